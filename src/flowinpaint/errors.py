@@ -1,0 +1,25 @@
+"""The errors a user can meet. Each message is one sentence: the argument or file, what was given, what is taken."""
+
+from pathlib import Path
+
+
+class InputError(ValueError):
+    """An argument has the wrong shape, type or content."""
+
+
+class FileFormatError(ValueError):
+    """A file exists but does not hold what its name or header says."""
+
+
+class MissingFileError(FileNotFoundError):
+    """A file that was asked for is not there."""
+
+
+class WeightsMissingError(ValueError):
+    """A trained network was asked for and no weights are shipped for it."""
+
+
+def check_file(path: Path, fault: str | bool | None) -> None:
+    """Raise FileFormatError if a file has a fault: a phrase that fits behind its name."""
+    if fault:
+        raise FileFormatError(f"{path}: {fault}")

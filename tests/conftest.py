@@ -1,0 +1,16 @@
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("flowinpaint", deadline=None, derandomize=True)
+settings.load_profile("flowinpaint")
+# The tests run in parallel processes, one per core.
+torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
