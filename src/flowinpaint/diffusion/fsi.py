@@ -1,0 +1,78 @@
+"""Fast Semi-Iterative scheme of Hafner, Ochs, Weickert, Reißel and Grewenig (2016): extrapolated explicit steps.
+
+A cycle of L steps smooths like about L²/3 plain explicit steps, and is stable wherever those are: on an eigenvalue
+cos θ of I + τA, step l of a cycle multiplies by sin((2l+1) θ/2) / ((2l+1) sin(θ/2)), never more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from flowinpaint.diffusion.stencil import divergence
+from flowinpaint.result import Solution
+
+Operator = Callable[[Tensor], Tensor]
+
+
+def extrapolation_weight(step: int) -> float:
+    """γ_l = (4l + 2) / (2l + 3) (Section 2.4)."""
+    return (4 * step + 2) / (2 * step + 3)
+
+
+def fsi_cycle(u: Tensor, f: Tensor, c: Tensor, weights: Tensor, tau: Tensor | float, steps: int) -> Tensor:
+    """One FSI cycle of inpainting: u, f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W), tau (B, 1, 1, 1).
+
+    u_{l+1} = (1 - c) (γ_l (u_l + τ A u_l) + (1 - γ_l) u_{l-1}) + c f, with u_{-1} = u_0. Differentiable.
+    """
+    return fsi_cycle_of([lambda u: divergence(weights, u)] * steps, u, f, c, tau)
+
+
+def fsi_cycle_of(operators: Sequence[Operator], u: Tensor, f: Tensor, c: Tensor, tau: Tensor | float) -> Tensor:
+    """One FSI cycle whose step l applies operators[l] in the place of A."""
+    known = c > 0
+    previous = u
+    for l, A in enumerate(operators):  # noqa: E741  (the paper's index)
+        gamma = extrapolation_weight(l)
+        proposal = gamma * (u + tau * A(u)) + (1 - gamma) * previous
+        previous, u = u, torch.where(known, f, proposal)
+    return u
+
+
+@torch.no_grad()
+def solve_steady(
+    u: Tensor,
+    f: Tensor,
+    c: Tensor,
+    weights: Tensor,
+    tau: Tensor,
+    tolerance: float,
+    max_iterations: int,
+    report: Callable[[int, float], None] | None = None,
+) -> Solution:
+    """FSI cycles on one image until ‖(1-c) A u‖ ≤ tolerance · ‖(1-c) A c f‖, the residual of an empty start.
+
+    Slow modes want long cycles and fast ones short, so a cycle that gained little is followed by one twice as long.
+    `report` is told the iterations so far and the relative residual after each cycle.
+    """
+    u = torch.where(c > 0, f, u)
+    scale = _norm((1 - c) * divergence(weights, c * f))
+    residual = _norm((1 - c) * divergence(weights, u))
+    iterations, length = 0, 16
+    while residual > tolerance * scale and iterations < max_iterations:
+        length = min(length, max_iterations - iterations)
+        u = fsi_cycle(u, f, c, weights, tau, length)
+        iterations += length
+        before, residual = residual, _norm((1 - c) * divergence(weights, u))
+        if report:
+            report(iterations, residual / scale)
+        if residual > 0.3 * before:
+            length *= 2
+    relative = residual / scale if scale > 0 else residual
+    return Solution(u, iterations, relative, "converged" if residual <= tolerance * scale else "max_iterations")
+
+
+def _norm(x: Tensor) -> float:
+    return float(torch.linalg.vector_norm(x.double()))

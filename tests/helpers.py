@@ -1,0 +1,83 @@
+"""What several tests share: reference data, random diffusion processes, and the operator as a matrix."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from flowinpaint.diffusion.stencil import divergence
+from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
+
+REFERENCE = Path(os.environ.get("FLOWINPAINT_REFERENCE", Path(__file__).resolve().parents[2] / "shared"))
+"""Outputs of other programs (golden/) and real frames (realflow/); not part of the repository."""
+
+
+def reference(name: str) -> Path:
+    """A file or folder of the reference data, or a skip where there is none."""
+    path = REFERENCE / name
+    if not path.exists():
+        pytest.skip(f"reference data not present ({name}); set FLOWINPAINT_REFERENCE to their folder")
+    return path
+
+
+def golden(name: str) -> dict[str, Tensor]:
+    """The arrays of a golden .npz file as batches of one, (1, C, H, W)."""
+    with np.load(reference(f"golden/authors/{name}")) as file:
+        arrays = {key: torch.from_numpy(np.asarray(file[key])) for key in file.files}
+    return {key: value[(None,) * (4 - value.ndim)] if value.ndim else value for key, value in arrays.items()}
+
+
+def sintel(sample: str, density: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Image, true flow and fixed mask of a real frame."""
+    folder = reference(f"realflow/MPI-Sintel/{sample}")
+    image = cv2.imread(str(folder / "image.png"))
+    mask = cv2.imread(str(folder / f"mask_{density}.png"), cv2.IMREAD_GRAYSCALE)
+    assert image is not None
+    assert mask is not None
+    return image[..., ::-1], np.asarray(cv2.readOpticalFlow(str(folder / "flow.flo"))), np.asarray(mask) > 0
+
+
+seeds = st.integers(0, 2**32 - 1)
+sizes = st.tuples(st.integers(2, 7), st.integers(2, 7))
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def random_process(
+    seed: int, H: int, W: int, batch: int = 1, dtype: torch.dtype = torch.float64
+) -> tuple[SymmetricTensor, Tensor]:
+    """A random tensor with eigenvalues in [0, 1], many of them extreme, and alpha in [0, 1/2], in the cells of H×W."""
+    g = generator(seed)
+    shape = (batch, 1, H - 1, W - 1)
+    # Stretching and clipping puts a good share of the values on 0 and 1, where bounds are tight.
+    mu1, mu2, alpha = ((torch.rand(shape, generator=g, dtype=dtype) * 1.5 - 0.25).clamp(0, 1) for _ in range(3))
+    vx, vy = (torch.randn(shape, generator=g, dtype=dtype) for _ in range(2))
+    return tensor_from_eigen(mu1, mu2, orientation_from_vector(vx, vy)), alpha / 2
+
+
+def dense_matrix(weights: Tensor) -> Tensor:
+    """A as a matrix (HW, HW), column by column from the operator itself."""
+    H, W = weights.shape[-2:]
+    basis = torch.eye(H * W, dtype=weights.dtype).view(1, H * W, H, W)
+    return divergence(weights, basis)[0].reshape(H * W, H * W).T
+
+
+def random_field(
+    height: int, width: int, channels: int = 2
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """A random image, field and mask."""
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    flow = rng.normal(size=(height, width, channels)).astype(np.float32) * 4
+    mask = rng.random((height, width)) < 0.3
+    mask[0, 0] = True
+    return image, flow, mask
