@@ -1,0 +1,238 @@
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from torch import Tensor
+
+from flowinpaint.errors import InputError
+from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from helpers import generator, golden, reference
+
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "-mu": {"learn_eigenvalues": False},
+    "-v": {"learn_eigenvectors": False},
+    "-alpha": {"learn_alpha": False},
+    "+beta": {"learn_beta": True},
+    "+W": {"learn_kernels": True},
+    "kernel 2, width 48": {"decoder_kernel": 2, "width": 48},
+}
+SMALL: dict[str, Any] = {"width": 4, "steps": (2, 3, 3, 4)}
+DT_INPUTS = 352 + 264 + 132 + 88
+"""A channel of z costs one 3×3 kernel per input channel of each of the four dt layers, and four biases."""
+
+
+def inputs(
+    batch: int = 2,
+    H: int = 20,
+    W: int = 27,
+    channels: int = 2,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    density: float = 0.2,
+) -> tuple[Tensor, Tensor, Tensor]:
+    g = generator(seed)
+    image = torch.rand(batch, 3, H, W, generator=g, dtype=dtype)
+    flow = 8 * torch.randn(batch, channels, H, W, generator=g, dtype=dtype)
+    mask = torch.rand(batch, 1, H, W, generator=g) < density
+    mask[..., H // 2, W // 2] = True
+    return image, mask, flow
+
+
+def model(seed: int = 0, **config: Any) -> Neuroexplicit:
+    torch.manual_seed(seed)
+    return Neuroexplicit(NeuroexplicitConfig(**config))
+
+
+def count(module: torch.nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def test_trainable_parameters_of_the_model_and_its_ablations() -> None:
+    channel = 9 * DT_INPUTS + 4
+    full = 1_308_408
+    assert count(model()) == full
+    assert count(model(learn_eigenvalues=False)) == full - 2 * channel
+    assert count(model(learn_eigenvectors=False)) == full - 2 * channel
+    assert count(model(learn_alpha=False)) == full - channel
+    assert count(model(learn_beta=True)) == full + channel
+    assert count(model(learn_kernels=True)) == full + 95 * 32
+
+
+def test_output_equals_the_authors_away_from_their_border() -> None:
+    data = golden("model.npz")
+    net = model()
+    # The authors order z as v (rows, columns), mu1, mu2, alpha; ours is the paper's, v along columns first.
+    order = [4, 2, 3, 1, 0]
+    weights = load_file(reference("golden/authors/dtm_weights.safetensors"))
+    net.dtm.load_state_dict({k: v[order] if k.startswith("dt") else v for k, v in weights.items()})
+    image = data["image"] * net.std + net.mean
+    with torch.inference_mode():
+        maps = net.predict(image)
+        output = net(image, data["mask"], data["flow"])
+    for level, z in enumerate(maps):
+        torch.testing.assert_close(z, data[f"z_coarse_to_fine_{level}"][:, order], rtol=0, atol=1e-4)
+    interior = (..., slice(0, -24), slice(0, -24))
+    assert float((output - data["output"])[interior].abs().mean()) < 1e-3
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_configuration_fills_keeps_known_vectors_and_learns_all_its_parameters(name: str) -> None:
+    net = model(**ABLATIONS[name])
+    image, mask, flow = inputs(H=37, W=50, density=0.01)
+    out = net(image, mask, flow)
+    assert out.shape == flow.shape
+    assert torch.isfinite(out).all()
+    known = mask.expand_as(flow)
+    assert torch.equal(out[known], flow[known])
+    ((out - flow).square().mean()).backward()
+    for parameter_name, parameter in net.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert torch.isfinite(parameter.grad).all(), parameter_name
+        # The paper's decoder passes nothing on where all its inputs died; anything else must get a gradient.
+        if not parameter_name.startswith("dtm"):
+            assert parameter.grad.any(), parameter_name
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_image_does_not_depend_on_its_batch(name: str) -> None:
+    net = model(**ABLATIONS[name])
+    together = inputs(batch=3)
+    with torch.inference_mode():
+        out = net(*together)
+        for k in range(3):
+            alone = net(*(x[k : k + 1] for x in together))
+            torch.testing.assert_close(alone, out[k : k + 1], rtol=0, atol=1e-4)
+
+
+def test_learned_kernels_start_as_the_full_model_at_a_quarter_time_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocks = model(seed=3, learn_kernels=True)
+    plain = model(seed=3)
+    monkeypatch.setattr(
+        "flowinpaint.neural.neuroexplicit.paper_time_step",
+        lambda alpha: torch.tensor(0.25, dtype=alpha.dtype),
+    )
+    with torch.inference_mode():
+        torch.testing.assert_close(blocks(*inputs()), plain(*inputs()), rtol=0, atol=1e-4)
+
+
+def test_constrain_reaches_every_block() -> None:
+    net = model(learn_kernels=True, **SMALL)
+    with torch.no_grad():
+        for parameter in net.blocks.parameters():
+            parameter.mul_(7)
+    net.constrain_()
+    assert all(float(p.detach().abs().sum((-2, -1)).max()) <= 2 + 1e-6 for p in net.blocks.parameters())
+    model(**SMALL).constrain_()
+
+
+@given(H=st.integers(1, 40), W=st.integers(1, 40), channels=st.integers(1, 4))
+@settings(max_examples=40)
+def test_any_size_and_channel_count(H: int, W: int, channels: int) -> None:
+    image, mask, flow = inputs(1, H, W, channels)
+    with torch.inference_mode():
+        out = model(**SMALL)(image, mask, flow)
+    assert out.shape == flow.shape
+    assert torch.isfinite(out).all()
+    known = mask.expand_as(flow)
+    assert torch.equal(out[known], flow[known])
+
+
+def test_predicted_maps_have_the_sizes_of_the_pyramid() -> None:
+    net = model(**SMALL)
+    image, _, _ = inputs(1, 32, 48)
+    with torch.inference_mode():
+        z = net.predict(image)
+        assert [tuple(x.shape[-2:]) for x in z] == [(4, 6), (8, 12), (16, 24), (32, 48)]
+        odd = net.predict(image[..., :31, :41])
+    assert [tuple(x.shape[-2:]) for x in odd] == [(4, 6), (8, 11), (16, 21), (31, 41)]
+
+
+def test_result_is_linear_in_the_field() -> None:
+    net = model(**SMALL).double()
+    image, mask, flow = inputs(dtype=torch.float64)
+    other = inputs(seed=5, dtype=torch.float64)[2]
+    with torch.inference_mode():
+        combined = net(image, mask, 2 * flow - 3 * other)
+        torch.testing.assert_close(combined, 2 * net(image, mask, flow) - 3 * net(image, mask, other))
+
+
+def test_float64_fields_pass_through_a_float32_network_exactly() -> None:
+    image, mask, flow = inputs(dtype=torch.float64)
+    with torch.inference_mode():
+        out = model(**SMALL)(image, mask, flow)
+    assert out.dtype == torch.float64
+    known = mask.expand_as(flow)
+    assert torch.equal(out[known], flow[known])
+
+
+def test_unknown_vectors_may_be_nan_and_do_not_matter() -> None:
+    net = model(**SMALL)
+    image, mask, flow = inputs()
+    spoiled = torch.where(mask, flow, float("nan"))
+    with torch.inference_mode():
+        assert torch.equal(net(image, mask, spoiled), net(image, mask, flow))
+
+
+def test_inputs_need_not_be_contiguous() -> None:
+    net = model(**SMALL)
+    image, mask, flow = inputs()
+    strided = [x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) for x in (image, mask, flow)]
+    with torch.inference_mode():
+        torch.testing.assert_close(net(*strided), net(image, mask, flow), rtol=0, atol=1e-5)
+
+
+def test_gradcheck_of_the_whole_model() -> None:
+    net = model(width=1, steps=(1, 2, 2, 2)).double()
+    image, mask, flow = inputs(1, 9, 10, dtype=torch.float64)
+
+    def run(image: Tensor, flow: Tensor) -> Tensor:
+        out: Tensor = net(image, mask, flow)
+        return out
+
+    assert torch.autograd.gradcheck(run, (image.requires_grad_(), flow.requires_grad_()), nondet_tol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        (lambda i, m, f: (i[:, :1], m, f), "image"),
+        (lambda i, m, f: ((i * 255).byte(), m, f), "image"),
+        (lambda i, m, f: (i[..., :-1], m, f), "image"),
+        (lambda i, m, f: (i, m[:, 0], f), "mask"),
+        (lambda i, m, f: (i, m[:1], f), "mask"),
+        (lambda i, m, f: (i, m, f[0]), "flow"),
+        (lambda i, m, f: (i, m, f.half()), "flow"),
+        (lambda i, m, f: (i, m, f.long()), "flow"),
+        (lambda i, m, f: (i, m, f[:, :0]), "flow"),
+    ],
+)
+def test_wrong_tensors_are_named(change: Any, argument: str) -> None:
+    with pytest.raises(InputError, match=f"^{argument}:.*was given.*taken"):
+        model(**SMALL)(*change(*inputs()))
+
+
+def test_learned_kernels_refuse_another_channel_count() -> None:
+    with pytest.raises(InputError, match="3 channels"):
+        model(learn_kernels=True, **SMALL)(*inputs(channels=3))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"steps": (5, 15)},
+        {"steps": (0, 1, 1, 1)},
+        {"decoder_kernel": 3},
+        {"width": 0},
+        {"alpha": 0.7},
+        {"learn_eigenvalues": False, "learn_eigenvectors": False, "learn_alpha": False},
+    ],
+)
+def test_impossible_configurations_are_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        NeuroexplicitConfig(**config)

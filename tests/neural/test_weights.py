@@ -1,0 +1,58 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from flowinpaint.errors import FileFormatError, MissingFileError
+from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.weights import CONFIG_KEY, read_model, save_model
+
+CONFIG = NeuroexplicitConfig(width=3, steps=(1, 2, 3, 4), decoder_kernel=2, learn_kernels=True, learn_beta=True)
+
+
+def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
+    model = Neuroexplicit(CONFIG)
+    save_model(model, tmp_path / "m.safetensors")
+    again = read_model(tmp_path / "m.safetensors")
+    assert again.config == CONFIG
+    assert model.state_dict().keys() == again.state_dict().keys()
+    assert all(torch.equal(v, again.state_dict()[k]) for k, v in model.state_dict().items())
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"none\.safetensors"):
+        read_model(tmp_path / "none.safetensors")
+    with pytest.raises(FileFormatError, match="folder"):
+        read_model(tmp_path)
+
+
+def test_files_that_hold_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    tensors = {name: value.contiguous() for name, value in Neuroexplicit(CONFIG).state_dict().items()}
+
+    def refuse(match: str) -> None:
+        with pytest.raises(FileFormatError, match=match):
+            read_model(path)
+
+    path.write_bytes(b"")
+    refuse("not a readable safetensors")
+    path.write_bytes(b"\xff" * 200)
+    refuse("not a readable safetensors")
+    save_file(tensors, path)
+    refuse("metadata")
+    save_file(tensors, path, metadata={CONFIG_KEY: "{"})
+    refuse("configuration")
+    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"steps": [1, 1, 1, 1], "colour": 3})})
+    refuse("configuration")
+    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"width": 10**9, "steps": [1, 1, 1, 1]})})
+    refuse("configuration")
+    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"width": 10**6, "steps": [1, 1, 1, 1]})})
+    refuse("configuration")
+    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"width": 3, "steps": [1, 2, 3, 4]})})
+    refuse("do not fit")
+    save_model(Neuroexplicit(CONFIG), path)
+    path.write_bytes(path.read_bytes()[:-100])
+    refuse("not a readable safetensors")
