@@ -1,0 +1,23 @@
+"""Which pixels of a field are given."""
+
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.errors import InputError
+
+
+def random_mask(shape: tuple[int, int], density: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Mark a fraction of the pixels of a picture of shape (H, W), uniformly at random and without repeats.
+
+    The count is exact, max(1, round(density * H * W)), and the same seed gives the same mask.
+    """
+    if len(shape) != 2 or min(shape) < 1:
+        raise InputError(f"shape is {tuple(shape)}; a height and a width of at least 1 are taken.")
+    if not 0 < density <= 1:
+        raise InputError(f"density is {density}; a fraction above 0 and up to 1 is taken.")
+    height, width = shape
+    count = max(1, round(density * height * width))
+    chosen = np.random.default_rng(seed).choice(height * width, size=count, replace=False, shuffle=False)
+    mask = np.zeros(height * width, dtype=np.bool_)
+    mask[chosen] = True
+    return mask.reshape(height, width)

@@ -1,0 +1,73 @@
+"""How far a flow field is from the truth."""
+
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.errors import InputError
+
+_Array = npt.NDArray[np.float64]
+_Mask = npt.NDArray[np.bool_]
+
+# The KITTI rule: an estimate is wrong when it is off by more than both of these.
+_OUTLIER_PIXELS = 3.0
+_OUTLIER_FRACTION = 0.05
+
+
+def endpoint_error(flow: npt.ArrayLike, truth: npt.ArrayLike) -> _Array:
+    """The Euclidean distance (H, W) in px between two fields (H, W, C).
+
+    A flow that is not finite where the truth is known is infinitely wrong: inf. Where the truth is not finite
+    the error is not known: nan.
+    """
+    estimate, target = _pair(flow, truth)
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.asarray(np.linalg.norm(estimate - target, axis=2), np.float64)
+    error[~np.isfinite(error)] = np.inf
+    error[~np.isfinite(target).all(axis=2)] = np.nan
+    return error
+
+
+def epe(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None = None) -> float:
+    """The mean endpoint error in px of a field (H, W, C) over the valid pixels (H, W).
+
+    Without valid, those count where the truth is finite in all channels. The result is inf if the flow is not
+    finite at a valid pixel.
+    """
+    error = endpoint_error(flow, truth)
+    return float(error[_valid_pixels(error, valid)].mean())
+
+
+def fl_outliers(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None = None) -> float:
+    """The percentage of the valid pixels (H, W) off by more than 3 px and by more than 5 % of the truth.
+
+    Without valid, those count where the truth is finite in all channels. A flow that is not finite is off.
+    """
+    error = endpoint_error(flow, truth)
+    counted = _valid_pixels(error, valid)
+    magnitude = np.linalg.norm(np.asarray(truth, np.float64)[counted], axis=1)
+    wrong = (error[counted] > _OUTLIER_PIXELS) & (error[counted] > _OUTLIER_FRACTION * magnitude)
+    return float(100 * wrong.mean())
+
+
+def _pair(flow: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[_Array, _Array]:
+    estimate, target = np.asarray(flow, np.float64), np.asarray(truth, np.float64)
+    if target.ndim != 3:
+        raise InputError(f"truth has the shape {target.shape}; a field (H, W, C) is taken.")
+    if estimate.shape != target.shape:
+        raise InputError(f"flow has the shape {estimate.shape}; that of truth, {target.shape}, is taken.")
+    return estimate, target
+
+
+def _valid_pixels(error: _Array, valid: _Mask | None) -> _Mask:
+    known = ~np.isnan(error)
+    counted = known if valid is None else np.asarray(valid)
+    if counted.dtype != np.bool_ or counted.shape != error.shape:
+        raise InputError(f"valid is {counted.dtype} {counted.shape}; bool of the field's {error.shape} is taken.")
+    if (counted & ~known).any():
+        raise InputError(
+            f"valid marks {np.count_nonzero(counted & ~known)} pixels where truth is not finite; "
+            "only pixels with a finite truth are taken."
+        )
+    if not counted.any():
+        raise InputError("valid leaves no pixel to measure; at least one pixel with a finite truth is taken.")
+    return counted
