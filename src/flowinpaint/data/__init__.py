@@ -1,0 +1,1 @@
+"""Where images and flow come from."""
