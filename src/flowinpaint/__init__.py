@@ -1,0 +1,48 @@
+"""flowinpaint: dense optical flow, disparity or depth from a sparse field and an image.
+
+    import flowinpaint as fi
+    result = fi.inpaint(image, flow, method="eed")   # flow (H, W, 2), NaN where unknown
+    result.flow                                      # (H, W, 2), dense
+
+This list is the public interface; `flowinpaint.diffusion` holds the building blocks for other networks.
+"""
+
+from flowinpaint.api import inpaint, load_model, methods
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError, WeightsMissingError
+from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
+from flowinpaint.masks import random_mask
+from flowinpaint.metrics import epe, fl_outliers
+from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.weights import save_model
+from flowinpaint.result import Progress, Result
+from flowinpaint.sheet import preview
+from flowinpaint.version import __version__
+from flowinpaint.viz import error_map, flow_to_rgb
+
+__all__ = [
+    "FileFormatError",
+    "InputError",
+    "MissingFileError",
+    "Neuroexplicit",
+    "NeuroexplicitConfig",
+    "Progress",
+    "Result",
+    "WeightsMissingError",
+    "__version__",
+    "epe",
+    "error_map",
+    "fl_outliers",
+    "flow_to_rgb",
+    "inpaint",
+    "load_model",
+    "methods",
+    "preview",
+    "random_mask",
+    "read_flow",
+    "read_image",
+    "read_mask",
+    "save_model",
+    "write_flow",
+    "write_image",
+    "write_mask",
+]

@@ -1,0 +1,207 @@
+"""The one call: `inpaint`, the methods it knows, and the models behind them."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from flowinpaint import validation
+from flowinpaint.errors import InputError, WeightsMissingError
+from flowinpaint.explicit.eed import eed
+from flowinpaint.explicit.harmonic import harmonic
+from flowinpaint.explicit.nearest import nearest
+from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.weights import read_model
+from flowinpaint.result import ProgressCallback, Result, Solution
+
+WEIGHTS_SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class ExplicitMethod:
+    """A method without weights: `fill` takes image, f, c (1, ·, H, W), then its parameters by keyword."""
+
+    summary: str
+    fill: Callable[..., Solution]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The keyword parameters a user may set, with their defaults."""
+        keywords = inspect.signature(self.fill).parameters.values()
+        return {p.name: p.default for p in keywords if p.kind is p.KEYWORD_ONLY and p.name != "progress"}
+
+
+@dataclass(frozen=True)
+class NeuralMethod:
+    """A network by its configuration; `weights` is the file that is shipped, or None."""
+
+    summary: str
+    config: NeuroexplicitConfig
+    weights: Path | None = None
+
+
+NETWORKS = {
+    "neuroexplicit": NeuralMethod(
+        "diffusion steered by a network, the flagship", NeuroexplicitConfig(width=48, decoder_kernel=2)
+    ),
+    "neuroexplicit-paper": NeuralMethod("the same, exactly as in the paper", NeuroexplicitConfig()),
+}
+EXPLICIT = {
+    "eed": ExplicitMethod("edge-enhancing diffusion: flow edges follow image edges", eed),
+    "harmonic": ExplicitMethod("homogeneous diffusion: smooth, blind to the image", harmonic),
+    "nearest": ExplicitMethod("the nearest known vector", nearest),
+}
+
+
+def methods() -> list[str]:
+    """The names that `inpaint` takes."""
+    return [*NETWORKS, *EXPLICIT]
+
+
+def ready_methods() -> list[str]:
+    """Those of `methods()` that can fill a field now: the explicit ones, and networks whose weights are shipped."""
+    return [name for name in methods() if name in EXPLICIT or NETWORKS[name].weights is not None]
+
+
+def inpaint(
+    image: npt.NDArray[Any],
+    flow: npt.NDArray[np.floating[Any]],
+    mask: npt.NDArray[np.bool_] | None = None,
+    method: str | Path = "neuroexplicit",
+    device: str | torch.device = "auto",
+    *,
+    progress: ProgressCallback | None = None,
+    **parameters: Any,
+) -> Result:
+    """Fill a sparse field guided by an image.
+
+    image: (H, W, 3) or (H, W), uint8, uint16 or float in [0, 1].
+    flow: (H, W, C) of a floating type, any C: 2 for flow, 1 for disparity or depth. Computed and returned in float32.
+    mask: (H, W) bool, True where the vector is known; without it the vectors that are finite are known.
+    method: one of `methods()`, or the path of a .safetensors file with trained weights.
+    device: "auto", "cpu", "cuda", …
+    progress: called during long computations with a `Progress`.
+    parameters: those of the method, for example `lam` and `alpha` of "eed".
+    """
+    flow = validation.check_flow(flow)
+    known = validation.check_mask(mask, flow)
+    guide = validation.check_image(image, flow.shape[:2])
+    chosen = validation.check_device(device)
+    fill = _filler(method, chosen, parameters, progress)
+    given = np.where(known[..., None], flow, 0).astype(np.float32)
+
+    start = time.perf_counter()
+    solution = fill(_to_batch(guide), _to_batch(given), _to_batch(known[..., None]))
+    filled = solution.u[0].permute(1, 2, 0).to("cpu", torch.float32).numpy()
+    seconds = time.perf_counter() - start
+    if solution.status == "max_iterations":
+        warnings.warn(
+            f"{method} stopped after {solution.iterations} iterations at a relative residual of "
+            f"{solution.residual:.1e}, before its tolerance.",
+            stacklevel=2,
+        )
+
+    return Result(
+        flow=np.ascontiguousarray(np.where(known[..., None], given, filled)),
+        confidence=None,
+        info={
+            "method": str(method),
+            "device": str(chosen),
+            "seconds": seconds,
+            "iterations": solution.iterations,
+            "residual": solution.residual,
+            "status": solution.status,
+        },
+    )
+
+
+def load_model(name_or_path: str | Path, device: str | torch.device = "auto") -> Neuroexplicit:
+    """The network behind a method, or the one in a .safetensors file, as a module in evaluation mode.
+
+    It takes image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) and flow (B, C, H, W), and returns (B, C, H, W) at any
+    size, differentiably. A method without shipped weights is built untrained, with a warning.
+    """
+    chosen = validation.check_device(device)
+    if _is_path(name_or_path):
+        return read_model(name_or_path).to(chosen).eval()
+    if name_or_path not in NETWORKS:
+        raise InputError(
+            f"name_or_path: {str(name_or_path)!r} was given; {', '.join(NETWORKS)} or the path of a "
+            f"{WEIGHTS_SUFFIX} file is taken."
+        )
+    network = NETWORKS[str(name_or_path)]
+    if network.weights is not None:
+        return read_model(network.weights).to(chosen).eval()
+    warnings.warn(f"No weights are shipped for {name_or_path!r} yet: this is the untrained network.", stacklevel=2)
+    return Neuroexplicit(network.config).to(chosen).eval()
+
+
+Filler = Callable[[Tensor, Tensor, Tensor], Solution]
+
+
+def _filler(
+    method: str | Path, device: torch.device, parameters: dict[str, Any], progress: ProgressCallback | None
+) -> Filler:
+    """Resolve method and parameters to a function of (image, f, c), before anything is computed."""
+    if method in EXPLICIT:
+        explicit = EXPLICIT[str(method)]
+        _check_parameters(str(method), parameters, explicit.parameters)
+
+        def fill(image: Tensor, f: Tensor, c: Tensor) -> Solution:
+            # In float32 rounding holds the residual at about 2e-6, above what the methods converge to.
+            image, f, c = (x.to(device, torch.float64) for x in (image, f, c))
+            return explicit.fill(image, f, c, progress=progress, **parameters)
+
+        return fill
+    _check_parameters(str(method), parameters, {})
+    model = _trained(method, device)
+
+    @torch.inference_mode()
+    def run(image: Tensor, f: Tensor, c: Tensor) -> Solution:
+        u = model(image.to(device), c.to(device), f.to(device))
+        return Solution(u, iterations=sum(model.config.steps))
+
+    return run
+
+
+def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
+    if not _is_path(method) and method not in NETWORKS:
+        raise InputError(
+            f"method: {str(method)!r} was given; {', '.join(methods())} or the path of a {WEIGHTS_SUFFIX} file "
+            "is taken."
+        )
+    if not _is_path(method) and NETWORKS[str(method)].weights is None:
+        raise WeightsMissingError(
+            f"method: {str(method)!r} has no trained weights in this version yet; take one of "
+            f"{', '.join(EXPLICIT)}, the path of your own {WEIGHTS_SUFFIX} file, or train one: load_model gives the "
+            "untrained network."
+        )
+    return load_model(method, device)
+
+
+def _check_parameters(method: str, given: dict[str, Any], known: dict[str, Any]) -> None:
+    if unknown := sorted(given.keys() - known.keys()):
+        taken = ", ".join(known) if known else "none"
+        raise InputError(f"{unknown[0]}: is no parameter of {method!r}; taken: {taken}.")
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{name}: {value!r} was given; a number is taken.")
+
+
+def _is_path(name: str | Path) -> bool:
+    return isinstance(name, Path) or str(name).endswith(WEIGHTS_SUFFIX)
+
+
+def _to_batch(x: npt.NDArray[Any]) -> Tensor:
+    """(H, W, C) array to (1, C, H, W) float32 tensor."""
+    return torch.from_numpy(np.array(np.moveaxis(x, -1, 0), dtype=np.float32, order="C"))[None]

@@ -1,0 +1,70 @@
+"""The demonstration: a scene of our own making, its sparse flow filled by every method, and a picture of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from flowinpaint.api import inpaint, ready_methods
+from flowinpaint.data.scene import sample_scene
+from flowinpaint.errors import InputError
+from flowinpaint.io import write_flow, write_image, write_mask
+from flowinpaint.masks import random_mask
+from flowinpaint.metrics import epe, fl_outliers
+from flowinpaint.result import Progress
+from flowinpaint.sheet import preview
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on the demo scene: errors over all pixels, and how long it took."""
+
+    method: str
+    epe: float
+    fl: float
+    seconds: float
+    iterations: int
+    status: str
+
+
+def run_demo(
+    folder: Path,
+    density: float,
+    seed: int,
+    device: str | torch.device,
+    progress: Callable[[str, Progress], None] | None = None,
+) -> list[Row]:
+    """Fill the sample scene's flow from a random share of its vectors, and write everything to a folder.
+
+    image.png, truth.flo, given.flo (unknown vectors marked), mask.png, one .flo per method, demo.png.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; a folder to write to is taken")
+    image, truth = sample_scene(seed=seed)
+    mask = random_mask((truth.shape[0], truth.shape[1]), density, seed)
+    given = np.where(mask[..., None], truth, np.nan).astype(np.float32)
+
+    rows, flows = [], {}
+    for method in reversed(ready_methods()):
+        report = None if progress is None else (lambda p, method=method: progress(method, p))
+        result = inpaint(image, given, method=method, device=device, progress=report)
+        info = result.info
+        error, outliers = epe(result.flow, truth), fl_outliers(result.flow, truth)
+        rows.append(Row(method, error, outliers, info["seconds"], info["iterations"], info["status"]))
+        flows[method] = result.flow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_image(folder / "image.png", image)
+    write_flow(folder / "truth.flo", truth)
+    write_flow(folder / "given.flo", given)
+    write_mask(folder / "mask.png", mask)
+    for method, flow in flows.items():
+        write_flow(folder / f"{method}.flo", flow)
+    labelled = {row.method: (flows[row.method], f"{row.seconds:.2f} s") for row in rows}
+    write_image(folder / "demo.png", preview(image, given, mask, labelled, truth))
+    return rows

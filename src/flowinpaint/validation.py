@@ -1,0 +1,94 @@
+"""Checks of what a caller hands to `inpaint`, before anything is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from flowinpaint.errors import InputError
+
+
+def check_flow(flow: object) -> npt.NDArray[np.floating[Any]]:
+    """An (H, W, C) array of a floating type, none of the sizes 0."""
+    if not isinstance(flow, np.ndarray):
+        raise InputError(f"flow: {type(flow).__name__} was given; a numpy array (H, W, C) is taken.")
+    if flow.ndim == 2:
+        raise InputError(f"flow: shape {flow.shape} was given; (H, W, C) is taken: pass flow[..., None].")
+    if flow.ndim != 3 or min(flow.shape) < 1:
+        raise InputError(f"flow: shape {flow.shape} was given; (H, W, C), none of them 0, is taken.")
+    if not np.issubdtype(flow.dtype, np.floating):
+        raise InputError(f"flow: {flow.dtype} was given; a floating type is taken.")
+    return flow
+
+
+def check_mask(mask: object, flow: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
+    """An (H, W) bool array with at least one True, every vector it calls known being finite in float32.
+
+    None stands for the finite vectors.
+    """
+    size = flow.shape[:2]
+    with np.errstate(over="ignore"):
+        finite = np.asarray(np.isfinite(flow.astype(np.float32, copy=False)).all(axis=2))
+    if mask is None:
+        known = finite
+    else:
+        if not isinstance(mask, np.ndarray):
+            raise InputError(f"mask: {type(mask).__name__} was given; a numpy bool array (H, W) is taken.")
+        if mask.shape != size:
+            raise InputError(f"mask: shape {mask.shape} was given; {size} is taken beside a flow of {flow.shape}.")
+        if mask.dtype != np.bool_:
+            raise InputError(f"mask: {mask.dtype} was given; bool, True where known, is taken: pass mask > 0.")
+        known = mask
+    if not known.any():
+        where = "flow: no vector is finite" if mask is None else "mask: no pixel is known"
+        raise InputError(f"{where}; at least one is needed.")
+    if (bad := known & ~finite).any():
+        row, column = np.argwhere(bad)[0]
+        raise InputError(
+            f"flow: {int(bad.sum())} vectors that the mask calls known are NaN or infinite, the first at row {row}, "
+            f"column {column}; known vectors must be finite."
+        )
+    return known
+
+
+def check_image(image: object, size: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Any accepted image as (H, W, 3) float32 in [0, 1]; grey becomes three equal channels."""
+    if not isinstance(image, np.ndarray):
+        raise InputError(f"image: {type(image).__name__} was given; a numpy array (H, W, 3) or (H, W) is taken.")
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
+        raise InputError(f"image: shape {image.shape} was given; (H, W, 3) or (H, W) is taken.")
+    if image.shape[:2] != size:
+        raise InputError(f"image: size {image.shape[:2]} was given; {tuple(size)} is taken, the size of the flow.")
+    if image.dtype in (np.uint8, np.uint16):
+        scaled = image.astype(np.float32) / np.iinfo(image.dtype).max
+    elif np.issubdtype(image.dtype, np.floating):
+        if not np.isfinite(image).all():
+            raise InputError("image: NaN or infinite values were given; values in [0, 1] are taken.")
+        # Filters overshoot a little; an image in 0..255 does not pass.
+        if image.min() < -0.01 or image.max() > 1.01:
+            raise InputError(
+                f"image: values from {image.min():.4g} to {image.max():.4g} were given; [0, 1] is taken "
+                "for a float image, 0..255 for uint8."
+            )
+        scaled = np.clip(image, 0, 1).astype(np.float32)
+    else:
+        raise InputError(f"image: {image.dtype} was given; uint8, uint16 or a float in [0, 1] is taken.")
+    if scaled.ndim == 2:
+        scaled = scaled[..., None]
+    return np.broadcast_to(scaled, (*size, 3))
+
+
+def check_device(device: object) -> torch.device:
+    """The torch device; "auto" is CUDA where there is one and the CPU elsewhere."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)  # type: ignore[call-overload]
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f'device: {device!r} was given; "auto", "cpu" or "cuda" is taken ({reason}).') from error
+    return torch.device(chosen)

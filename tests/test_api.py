@@ -1,0 +1,228 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flowinpaint as fi
+from flowinpaint.api import EXPLICIT, NETWORKS, ready_methods
+
+METHODS = pytest.mark.parametrize("method", list(EXPLICIT))
+
+
+def problem(H: int = 12, W: int = 17, C: int = 2, seed: int = 0) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    mask = rng.random((H, W)) < 0.2
+    mask[H // 2, W // 2] = True
+    # Strong noise would cut pixels off from each other, which takes eed many steps to settle.
+    image = rng.integers(120, 130, (H, W, 3), dtype=np.uint8)
+    return image, rng.normal(0, 10, (H, W, C)).astype(np.float32), mask
+
+
+@METHODS
+def test_result_has_the_promised_form(method: str) -> None:
+    image, flow, mask = problem()
+    result = fi.inpaint(image, flow, mask, method=method)
+    assert result.flow.shape == flow.shape
+    assert result.flow.dtype == np.float32
+    assert np.isfinite(result.flow).all()
+    assert result.flow[mask].tobytes() == flow[mask].tobytes()
+    assert result.confidence is None
+    assert result.info["method"] == method
+    assert result.info["status"] in ("converged", "complete")
+    assert result.info["seconds"] > 0
+    assert set(result.info) == {"method", "device", "seconds", "iterations", "residual", "status"}
+
+
+@METHODS
+@given(H=st.integers(1, 20), W=st.integers(1, 20), C=st.integers(1, 4), seed=st.integers(0, 1000))
+@settings(max_examples=15)
+def test_any_size_and_channel_count(method: str, H: int, W: int, C: int, seed: int) -> None:
+    image, flow, mask = problem(H, W, C, seed)
+    result = fi.inpaint(image, flow, mask, method=method)
+    assert result.flow.shape == (H, W, C)
+    assert np.isfinite(result.flow).all()
+    assert result.flow[mask].tobytes() == flow[mask].tobytes()
+
+
+@METHODS
+def test_without_a_mask_finite_vectors_are_known(method: str) -> None:
+    image, flow, mask = problem()
+    sparse = flow.copy()
+    sparse[~mask] = np.nan
+    sparse[0, 0] = (np.inf, 1.0)
+    mask[0, 0] = False
+    expected = fi.inpaint(image, flow, mask, method=method).flow
+    assert np.array_equal(fi.inpaint(image, sparse, method=method).flow, expected)
+
+
+@METHODS
+def test_inputs_are_left_alone(method: str) -> None:
+    inputs = problem()
+    copies = [x.copy() for x in inputs]
+    for x in inputs:
+        x.flags.writeable = False
+    fi.inpaint(*inputs, method=method)
+    assert all(np.array_equal(x, y) for x, y in zip(inputs, copies, strict=True))
+
+
+def test_the_same_picture_in_every_accepted_type_gives_the_same_result() -> None:
+    image, flow, mask = problem()
+    expected = fi.inpaint(image, flow, mask, method="eed").flow
+    same = [
+        image.astype(np.uint16) * 257,
+        image / 255,
+        (image / 255).astype(np.float32),
+        np.asfortranarray(image),
+        np.repeat(image, 2, axis=1)[:, ::2],
+    ]
+    for variant in same:
+        np.testing.assert_allclose(fi.inpaint(variant, flow, mask, method="eed").flow, expected, atol=1e-3)
+
+
+def test_grey_is_the_same_as_three_equal_channels() -> None:
+    image, flow, mask = problem()
+    grey = image[..., 0]
+    expected = fi.inpaint(np.repeat(grey[..., None], 3, 2), flow, mask, method="eed").flow
+    assert np.array_equal(fi.inpaint(grey, flow, mask, method="eed").flow, expected)
+    assert np.array_equal(fi.inpaint(grey[..., None], flow, mask, method="eed").flow, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_other_floating_types_are_rounded_to_float32_once(dtype: type) -> None:
+    image, flow, mask = problem()
+    given_flow = flow.astype(dtype)
+    result = fi.inpaint(image, given_flow, mask, method="harmonic").flow
+    assert result.dtype == np.float32
+    assert result[mask].tobytes() == given_flow[mask].astype(np.float32).tobytes()
+
+
+def test_non_contiguous_fields_and_masks() -> None:
+    image, flow, mask = problem(16, 20)
+    expected = fi.inpaint(image[::2, ::-1], flow[::2, ::-1].copy(), mask[::2, ::-1].copy(), method="eed").flow
+    assert np.array_equal(fi.inpaint(image[::2, ::-1], flow[::2, ::-1], mask[::2, ::-1], method="eed").flow, expected)
+
+
+@METHODS
+def test_one_known_and_all_known(method: str) -> None:
+    image, flow, mask = problem()
+    one = np.zeros_like(mask)
+    one[3, 4] = True
+    np.testing.assert_allclose(
+        fi.inpaint(image, flow, one, method=method).flow, np.broadcast_to(flow[3, 4], flow.shape), atol=1e-5
+    )
+    everything = fi.inpaint(image, flow, np.ones_like(mask), method=method).flow
+    assert everything.tobytes() == flow.tobytes()
+
+
+BAD: dict[str, tuple[str, Any]] = {
+    "flow as list": ("flow", lambda i, f, m: (i, f.tolist(), m)),
+    "flow 2-D": ("flow", lambda i, f, m: (i, f[..., 0], m)),
+    "flow 4-D": ("flow", lambda i, f, m: (i, f[None], m)),
+    "flow without channels": ("flow", lambda i, f, m: (i, f[..., :0], m)),
+    "flow empty": ("flow", lambda i, f, m: (i[:0], f[:0], m[:0])),
+    "flow integer": ("flow", lambda i, f, m: (i, f.astype(int), m)),
+    "flow complex": ("flow", lambda i, f, m: (i, f.astype(complex), m)),
+    "flow NaN where known": ("flow", lambda i, f, m: (i, np.where(m[..., None], np.nan, f), m)),
+    "flow beyond float32": ("flow", lambda i, f, m: (i, f.astype(float) * 1e40, m)),
+    "flow all NaN": ("flow", lambda i, f, m: (i, f * np.nan, None)),
+    "mask as list": ("mask", lambda i, f, m: (i, f, m.tolist())),
+    "mask integer": ("mask", lambda i, f, m: (i, f, m.astype(np.uint8))),
+    "mask of another size": ("mask", lambda i, f, m: (i, f, m[1:])),
+    "mask 3-D": ("mask", lambda i, f, m: (i, f, m[..., None])),
+    "mask empty of pixels": ("mask", lambda i, f, m: (i, f, np.zeros_like(m))),
+    "image as list": ("image", lambda i, f, m: (i.tolist(), f, m)),
+    "image of another size": ("image", lambda i, f, m: (i[:, 1:], f, m)),
+    "image with alpha": ("image", lambda i, f, m: (np.concatenate([i, i[..., :1]], 2), f, m)),
+    "image float 0..255": ("image", lambda i, f, m: (i.astype(float), f, m)),
+    "image negative": ("image", lambda i, f, m: (i / 255 - 0.6, f, m)),
+    "image NaN": ("image", lambda i, f, m: (i * np.nan, f, m)),
+    "image int32": ("image", lambda i, f, m: (i.astype(np.int32), f, m)),
+    "image 1-D": ("image", lambda i, f, m: (i.ravel(), f, m)),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_input_is_a_value_error_that_names_the_argument(case: str) -> None:
+    argument, change = BAD[case]
+    with pytest.raises(ValueError, match=f"^{argument}: .*(taken|needed|finite)"):
+        image, flow, mask = change(*problem())
+        fi.inpaint(image, flow, mask, method="nearest")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "argument"),
+    [
+        ({"method": "magic"}, "method"),
+        ({"method": "eed", "device": "abacus"}, "device"),
+        ({"method": "eed", "device": 3.5}, "device"),
+        ({"method": "eed", "lamda": 1.0}, "lamda"),
+        ({"method": "eed", "lam": "small"}, "lam"),
+        ({"method": "nearest", "lam": 1.0}, "lam"),
+    ],
+)
+def test_wrong_options_are_named(keywords: dict[str, Any], argument: str) -> None:
+    with pytest.raises(ValueError, match=f"^{argument}: .*taken"):
+        image, flow, mask = problem()
+        fi.inpaint(image, flow, mask, **keywords)
+
+
+def test_parameters_reach_the_method() -> None:
+    image, flow, mask = problem()
+    usual = fi.inpaint(image, flow, mask, method="eed").flow
+    assert not np.allclose(usual, fi.inpaint(image, flow, mask, method="eed", lam=10.0).flow, atol=0.1)
+
+
+def test_a_field_that_has_not_converged_comes_with_a_warning() -> None:
+    image, flow, mask = problem(40, 40)
+    with pytest.warns(UserWarning, match="eed stopped after"):
+        result = fi.inpaint(image, flow, mask, method="eed", max_iterations=1)
+    assert result.info["status"] == "max_iterations"
+
+
+def test_progress_is_reported() -> None:
+    image, flow, mask = problem(40, 40)
+    seen: list[fi.Progress] = []
+    result = fi.inpaint(image, flow, mask, method="eed", progress=seen.append)
+    assert seen[-1].iterations == result.info["iterations"]
+
+
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_networks_are_listed_and_say_that_they_have_no_weights(name: str) -> None:
+    assert name in fi.methods()
+    assert name not in ready_methods()
+    with pytest.raises(ValueError, match=f"method: '{name}' has no trained weights"):
+        fi.inpaint(*problem(), method=name)
+    with pytest.warns(UserWarning, match="untrained"):
+        model = fi.load_model(name, "cpu")
+    out = model(torch.rand(1, 3, 10, 11), torch.ones(1, 1, 10, 11), torch.rand(1, 2, 10, 11))
+    assert out.shape == (1, 2, 10, 11)
+
+
+def test_the_default_method_is_the_flagship() -> None:
+    with pytest.raises(fi.WeightsMissingError, match="neuroexplicit"):
+        fi.inpaint(*problem())
+
+
+def test_weights_of_ones_own_fill_a_field(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(width=4)), path)
+    image, flow, mask = problem()
+    for method in (path, str(path)):
+        result = fi.inpaint(image, flow, mask, method=method)
+        assert result.flow[mask].tobytes() == flow[mask].tobytes()
+        assert result.info["iterations"] == 95
+    assert not fi.load_model(path, "cpu").training
+
+
+def test_load_model_names_what_it_takes() -> None:
+    with pytest.raises(ValueError, match=r"name_or_path: 'eed' .*neuroexplicit"):
+        fi.load_model("eed")
+
+
+def test_every_public_name_exists_and_has_a_docstring() -> None:
+    for name in fi.__all__:
+        assert getattr(fi, name).__doc__, name

@@ -1,0 +1,166 @@
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import flowinpaint as fi
+from flowinpaint.cli import app
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small image, a sparse flow in several formats, a dense one, and a mask."""
+    rng = np.random.default_rng(0)
+    image = rng.integers(120, 130, (24, 33, 3), dtype=np.uint8)
+    flow = np.round(rng.normal(0, 5, (24, 33, 2)) * 64).astype(np.float32) / 64
+    mask = fi.random_mask((24, 33), 0.2, 0)
+    sparse = np.where(mask[..., None], flow, np.nan).astype(np.float32)
+    fi.write_image(tmp_path / "image.png", image)
+    fi.write_mask(tmp_path / "mask.png", mask)
+    fi.write_mask(tmp_path / "unknown.png", ~mask)
+    for name in ("flow.flo", "flow.png", "flow.npy", "flow.npz", "flow.pfm"):
+        fi.write_flow(tmp_path / name, sparse)
+    fi.write_flow(tmp_path / "dense.flo", flow)
+    return tmp_path
+
+
+def run(*arguments: Any) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("name", ["flow.flo", "flow.png", "flow.npy", "flow.npz", "flow.pfm"])
+@pytest.mark.parametrize("method", ["eed", "nearest"])
+def test_fill_every_format_to_every_format(folder: Path, name: str, method: str) -> None:
+    out = folder / f"out{Path(name).suffix}"
+    code, stdout, _ = run("fill", folder / "image.png", folder / name, "-o", out, "--method", method)
+    assert code == 0
+    assert str(out) in stdout
+    dense, valid = fi.read_flow(out)
+    assert valid.all()
+    sparse, known = fi.read_flow(folder / name)
+    assert np.array_equal(dense[known], sparse[known])
+
+
+def test_a_mask_selects_from_a_dense_field_and_may_be_inverted(folder: Path) -> None:
+    expected = folder / "expected.flo"
+    assert run("fill", folder / "image.png", folder / "flow.flo", "-o", expected)[0] == 0
+    for mask in (["--mask", folder / "mask.png"], ["--mask", folder / "unknown.png", "--invert-mask"]):
+        out = folder / "out.flo"
+        assert run("fill", folder / "image.png", folder / "dense.flo", "-o", out, *mask)[0] == 0
+        assert out.read_bytes() == expected.read_bytes()
+
+
+def test_preview_is_a_picture(folder: Path) -> None:
+    picture = folder / "preview.png"
+    code, stdout, _ = run(
+        "fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--preview", picture
+    )
+    assert code == 0
+    assert str(picture) in stdout
+    drawn = cv2.imread(str(picture))
+    assert drawn is not None
+    assert min(drawn.shape[:2]) > 200
+    assert drawn.std() > 10
+
+
+def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None:
+    code, _, stderr = run(
+        "fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--set", "max_iterations=1"
+    )
+    assert code == 0
+    assert "Warning: stopped" in stderr
+
+
+def test_nothing_to_fill_is_said(folder: Path) -> None:
+    code, _, stderr = run("fill", folder / "image.png", folder / "dense.flo", "-o", folder / "o.flo")
+    assert code == 0
+    assert "nothing to fill" in stderr
+
+
+ERRORS = {
+    "missing image": (["none.png", "flow.flo", "-o", "o.flo"], "none.png: there is no such file"),
+    "missing flow": (["image.png", "none.flo", "-o", "o.flo"], "none.flo: there is no such file"),
+    "a folder": (["image.png", ".", "-o", "o.flo"], "folder"),
+    "image of another size": (["small.png", "flow.flo", "-o", "o.flo"], "small.png: is 5x4 pixels"),
+    "mask of another size": (
+        ["image.png", "flow.flo", "-o", "o.flo", "--mask", "small.png"],
+        "small.png: is 5x4",
+    ),
+    "no such output format": (["image.png", "flow.flo", "-o", "o.jpeg"], "o.jpeg"),
+    "no such output folder": (["image.png", "flow.flo", "-o", "no/o.flo"], "does not exist"),
+    "no such preview format": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "p.doc"], "p.doc"),
+    "wrong channels for the output": (["image.png", "five.npy", "-o", "o.flo"], "channels"),
+    "unknown method": (["image.png", "flow.flo", "-o", "o.flo", "--method", "magic"], "method: 'magic'"),
+    "no weights": (
+        ["image.png", "flow.flo", "-o", "o.flo", "--method", "neuroexplicit"],
+        "no trained weights",
+    ),
+    "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=NUMBER"),
+    "bad setting value": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=a"], "KEY=NUMBER"),
+    "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lamda=1"], "lamda"),
+    "truncated flow": (["image.png", "short.flo", "-o", "o.flo"], "short.flo: truncated"),
+    "flow as image": (["flow.flo", "flow.flo", "-o", "o.flo"], "flow.flo"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_is_a_sentence_and_nothing_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(folder)
+    fi.write_image("small.png", np.zeros((4, 5), np.uint8))
+    fi.write_flow("five.npy", np.zeros((24, 33, 5), np.float32))
+    Path("short.flo").write_bytes(Path("flow.flo").read_bytes()[:100])
+    before = {p: p.read_bytes() for p in folder.iterdir()}
+    arguments, sentence = ERRORS[case]
+    code, stdout, stderr = run("fill", *arguments)
+    assert code == 1
+    assert stdout == ""
+    assert stderr.startswith("Error: ")
+    assert stderr.count("\n") == 1
+    assert sentence in stderr
+    assert {p: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_demo_writes_fields_and_a_picture_and_prints_a_table(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "demo"
+    code, stdout, _ = run("demo", "-o", out, "--density", "0.03")
+    assert code == 0
+    assert {p.name for p in out.iterdir()} == {
+        "image.png", "truth.flo", "given.flo", "mask.png", "demo.png", "eed.flo", "harmonic.flo", "nearest.flo"
+    }  # fmt: skip
+    assert all(method in stdout for method in ("eed", "harmonic", "nearest", "EPE", "seconds"))
+    truth, given = fi.read_flow(out / "truth.flo")[0], fi.read_flow(out / "given.flo")[1]
+    assert given.mean() == pytest.approx(0.03, abs=1e-4)
+    errors = {name: fi.epe(fi.read_flow(out / f"{name}.flo")[0], truth) for name in ("eed", "harmonic", "nearest")}
+    assert errors["eed"] < min(errors["harmonic"], errors["nearest"])
+    assert f"{errors['eed']:.3f}" in stdout
+    assert cv2.imread(str(out / "demo.png")) is not None
+
+
+@pytest.mark.parametrize("arguments", [["--density", "0"], ["--density", "2"], ["-o", "taken.txt"]])
+def test_demo_refuses_bad_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("taken.txt").write_text("mine")
+    code, _, stderr = run("demo", *arguments)
+    assert code == 1
+    assert stderr.startswith("Error: ")
+    assert [p.name for p in tmp_path.iterdir()] == ["taken.txt"]
+
+
+def test_methods_lists_every_method() -> None:
+    code, stdout, _ = run("methods")
+    assert code == 0
+    assert all(name in stdout for name in fi.methods())
+    assert "not shipped" in stdout
+
+
+def test_version_and_help() -> None:
+    assert run("--version")[1].strip() == fi.__version__
+    assert "fill" in run("--help")[1]
