@@ -1,0 +1,28 @@
+"""The README's Python runs as printed, and the pages it links are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flowinpaint.demo import run_demo
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split()[1])
+def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_demo(Path("demo"), density=0.05, seed=0, device="cpu")
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_there_are_python_blocks() -> None:
+    assert len(BLOCKS) == 2
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\(([^)#]+)\)", README))
+def test_links_lead_somewhere(target: str) -> None:
+    assert (ROOT / target).exists()
