@@ -35,9 +35,9 @@ from flowinpaint.io import (
     write_image,
     write_mask,
 )
+from helpers import reference
 
 Array = npt.NDArray[Any]
-REALFLOW = Path(__file__).resolve().parents[1].parent / "shared" / "realflow"
 READERS: list[Callable[[Path], object]] = [read_flow, read_mask, read_image]
 FLOW = np.random.default_rng(0).normal(scale=30, size=(6, 5, 2)).astype(np.float32)
 KNOWN = np.random.default_rng(1).random((6, 5)) < 0.7
@@ -455,9 +455,8 @@ def test_atomic_path(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.skipif(not REALFLOW.is_dir(), reason="reference data not present")
 def test_reference_data(tmp_path: Path) -> None:
-    for path in sorted(REALFLOW.rglob("*.*")):
+    for path in sorted(reference("realflow").rglob("*.*")):
         if path.stem in ("flow", "disp"):
             flow, valid = read_flow(path)
             write_flow(tmp_path / path.name, flow, valid)

@@ -130,6 +130,17 @@ def test_stopping_short_says_so_and_reports_each_cycle() -> None:
     assert [n for n, _ in seen] == sorted(n for n, _ in seen)
 
 
+def test_known_vectors_that_pass_nothing_on_leave_the_rest_at_zero() -> None:
+    """All known vectors beside the unknown ones are zero, and the start is not: there is no scale to measure by."""
+    f, c, weights, tau = problem(9, 12, 12)
+    c.fill_(1)
+    c[..., 6:9, 6:9] = 0
+    f[..., 4:11, 4:11] = 0
+    solution = solve_steady(torch.ones_like(f), f, c, weights, tau, 1e-6, 1000)
+    assert torch.equal(solution.u, f)
+    assert solution.status == "converged"
+
+
 @pytest.mark.parametrize("value", [0.0, 3.5])
 def test_all_known_and_constant_fields_need_no_iteration_or_converge(value: float) -> None:
     f, c, weights, tau = problem(8, 6, 6)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.stencil import divergence
-from flowinpaint.result import Solution
+from flowinpaint.result import Solution, Status
 
 Operator = Callable[[Tensor], Tensor]
 
@@ -59,6 +59,8 @@ def solve_steady(
     """
     u = torch.where(c > 0, f, u)
     scale = _norm((1 - c) * divergence(weights, c * f))
+    if scale == 0:  # nothing flows out of the known pixels, so zero is the steady state of the others
+        return Solution(c * f, 0, 0.0, "converged")
     residual = _norm((1 - c) * divergence(weights, u))
     iterations, length = 0, 16
     while residual > tolerance * scale and iterations < max_iterations:
@@ -70,8 +72,8 @@ def solve_steady(
             report(iterations, residual / scale)
         if residual > 0.3 * before:
             length *= 2
-    relative = residual / scale if scale > 0 else residual
-    return Solution(u, iterations, relative, "converged" if residual <= tolerance * scale else "max_iterations")
+    status: Status = "converged" if residual <= tolerance * scale else "max_iterations"
+    return Solution(u, iterations, residual / scale, status)
 
 
 def _norm(x: Tensor) -> float:
