@@ -36,7 +36,7 @@ def fsi_cycle_of(operators: Sequence[Operator], u: Tensor, f: Tensor, c: Tensor,
     previous = u
     for l, A in enumerate(operators):  # noqa: E741  (the paper's index)
         gamma = extrapolation_weight(l)
-        proposal = gamma * (u + tau * A(u)) + (1 - gamma) * previous
+        proposal = torch.lerp(previous, u + tau * A(u), gamma)
         previous, u = u, torch.where(known, f, proposal)
     return u
 

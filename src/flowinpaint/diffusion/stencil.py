@@ -52,8 +52,8 @@ def divergence(weights: Tensor, u: Tensor) -> Tensor:
         near = (..., slice(0, H - dy), slice(max(0, -dx), W - max(0, dx)))
         far = (..., slice(dy, H), slice(max(0, dx), W - max(0, -dx)))
         flux = weights[:, k : k + 1][near] * (u[far] - u[near])
-        Au[near] += flux
-        Au[far] -= flux
+        Au[near].add_(flux)  # unlike +=, which also copies the slice onto itself
+        Au[far].sub_(flux)
     return Au
 
 
