@@ -77,6 +77,33 @@ def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None
     assert "Warning: stopped" in stderr
 
 
+def test_pixels_that_the_file_does_not_know_stay_unknown_whatever_the_mask_says(folder: Path) -> None:
+    fi.write_mask(folder / "all.png", np.ones((24, 33), np.bool_))
+    out, expected = folder / "o.flo", folder / "expected.flo"
+    assert run("fill", folder / "image.png", folder / "flow.flo", "-o", expected)[0] == 0
+    code, _, stderr = run("fill", folder / "image.png", folder / "flow.flo", "-o", out, "--mask", folder / "all.png")
+    assert code == 0
+    assert "are unknown in" in stderr
+    assert out.read_bytes() == expected.read_bytes()
+
+
+def test_filled_values_that_a_format_cannot_hold_are_cut_and_counted(folder: Path) -> None:
+    """A rough image makes eed overshoot what is given, here below the smallest disparity of a KITTI PNG."""
+    rng = np.random.default_rng(0)
+    fi.write_image(folder / "rough.png", rng.integers(0, 256, (24, 33), dtype=np.uint8))
+    disparity = np.where(rng.random((24, 33, 1)) < 0.2, 1 / 256, 200).astype(np.float32)
+    fi.write_flow(folder / "disparity.pfm", np.where(rng.random((24, 33, 1)) < 0.2, disparity, np.nan))
+    out = folder / "o.png"
+    code, _, stderr = run(
+        "fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--set", "max_iterations=300"
+    )
+    assert code == 0
+    assert "filled vectors were cut" in stderr
+    dense, valid = fi.read_flow(out)
+    assert valid.all()
+    assert dense.min() == 1 / 256
+
+
 def test_nothing_to_fill_is_said(folder: Path) -> None:
     code, _, stderr = run("fill", folder / "image.png", folder / "dense.flo", "-o", folder / "o.flo")
     assert code == 0
@@ -104,6 +131,16 @@ ERRORS = {
     "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=NUMBER"),
     "bad setting value": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=a"], "KEY=NUMBER"),
     "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lamda=1"], "lamda"),
+    "a setting that is no parameter": (["image.png", "flow.flo", "-o", "o.flo", "--set", "device=3"], "device"),
+    "a setting beyond reason": (["image.png", "flow.flo", "-o", "o.flo", "--set", "rho=1e9"], "rho"),
+    "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: is an input"),
+    "preview over the image": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "image.png"], "image.png: is an"),
+    "preview over the output": (["image.png", "flow.flo", "-o", "o.png", "--preview", "./o.png"], "o.png: is an input"),
+    "inverted without a mask": (["image.png", "flow.flo", "-o", "o.flo", "--invert-mask"], "--invert-mask"),
+    "nothing known": (["image.png", "none.npy", "-o", "o.npy"], "none.npy: no pixel is known"),
+    "too large for the output": (["image.png", "large.npy", "-o", "o.png"], "o.png: a KITTI PNG cannot hold"),
+    "no such device": (["image.png", "flow.flo", "-o", "o.flo", "--device", "meta"], "device: 'meta'"),
+    "no such GPU": (["image.png", "flow.flo", "-o", "o.flo", "--device", "cuda:77"], "device: 'cuda:77'"),
     "truncated flow": (["image.png", "short.flo", "-o", "o.flo"], "short.flo: truncated"),
     "flow as image": (["flow.flo", "flow.flo", "-o", "o.flo"], "flow.flo"),
 }
@@ -116,6 +153,8 @@ def test_an_error_is_a_sentence_and_nothing_is_written(
     monkeypatch.chdir(folder)
     fi.write_image("small.png", np.zeros((4, 5), np.uint8))
     fi.write_flow("five.npy", np.zeros((24, 33, 5), np.float32))
+    fi.write_flow("none.npy", np.full((24, 33, 2), np.nan, np.float32))
+    fi.write_flow("large.npy", np.full((24, 33, 2), 600, np.float32))
     Path("short.flo").write_bytes(Path("flow.flo").read_bytes()[:100])
     before = {p: p.read_bytes() for p in folder.iterdir()}
     arguments, sentence = ERRORS[case]

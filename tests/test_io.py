@@ -28,6 +28,7 @@ from flowinpaint.io import (
     atomic_path,
     check_flow_writable,
     check_image_writable,
+    clip_to_format,
     read_flow,
     read_image,
     read_mask,
@@ -391,7 +392,7 @@ def test_images_and_masks_that_cannot_be_written(tmp_path: Path) -> None:
     for path in ("a.npy", "no/a.png"):
         with pytest.raises(InputError, match=path):
             check_image_writable(tmp_path / path)
-    for bad, name in ((KNOWN.astype(int), "a.png"), (FLOW > 0, "a.png"), (KNOWN, "a.jpg")):
+    for bad, name in ((KNOWN.astype(int), "a.png"), (FLOW > 0, "a.png")):
         with pytest.raises(InputError, match="a mask is bool"):
             write_mask(tmp_path / name, bad)
     assert list(tmp_path.iterdir()) == []
@@ -469,3 +470,32 @@ def test_reference_data(tmp_path: Path) -> None:
             write_mask(tmp_path / path.name, mask)
             np.testing.assert_array_equal(read_mask(tmp_path / path.name), mask)
             assert 0 < mask.mean() < 0.11
+
+
+def test_a_mask_of_many_shades_is_refused(tmp_path: Path) -> None:
+    shaded = np.array([[0, 3, 255]], np.uint8)
+    write_image(tmp_path / "shaded.png", shaded)
+    with pytest.raises(FileFormatError, match=r"shaded\.png: 1 of its values"):
+        read_mask(tmp_path / "shaded.png")
+    with pytest.raises(InputError, match=r"mask\.jpg: a mask file ends in \.png"):
+        write_mask(tmp_path / "mask.jpg", KNOWN)
+
+
+def test_a_folder_without_permission_is_named_before_anything_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(InputError, match=r"a\.flo: you may not write to the folder"):
+        check_flow_writable(tmp_path / "a.flo", 2)
+    with pytest.raises(InputError, match=r"a\.png: you may not write to the folder"):
+        check_image_writable(tmp_path / "a.png")
+
+
+def test_clipping_to_a_format_brings_values_into_its_range(tmp_path: Path) -> None:
+    wild = np.array([[[-900.0, 3.0], [1e6, 0.25]]], np.float32)
+    assert clip_to_format("a.flo", wild) is wild
+    for flow in (wild, wild[..., :1]):
+        clipped = clip_to_format("a.png", flow)
+        write_flow(tmp_path / "a.png", clipped)
+        np.testing.assert_array_equal(read_flow(tmp_path / "a.png")[0], clipped)
+        np.testing.assert_array_equal(clip_to_format("a.png", clipped), clipped)

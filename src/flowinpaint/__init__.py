@@ -7,6 +7,13 @@
 This list is the public interface; `flowinpaint.diffusion` holds the building blocks for other networks.
 """
 
+import os
+
+# PyTorch's CPU threads spin while they wait for each other, and a second busy program then makes an iteration of small
+# steps up to a hundred times slower. Sleeping costs next to nothing. Read when torch is first imported, so this stands
+# before it; whoever sets the variable, or imports torch earlier, is left alone.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from flowinpaint.api import inpaint, load_model, methods
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError, WeightsMissingError
 from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask

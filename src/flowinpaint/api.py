@@ -21,10 +21,8 @@ from flowinpaint.explicit.eed import eed
 from flowinpaint.explicit.harmonic import harmonic
 from flowinpaint.explicit.nearest import nearest
 from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
-from flowinpaint.neural.weights import read_model
+from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
 from flowinpaint.result import ProgressCallback, Result, Solution
-
-WEIGHTS_SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,22 @@ def ready_methods() -> list[str]:
     return [name for name in methods() if name in EXPLICIT or NETWORKS[name].weights is not None]
 
 
+def parameters_of(method: str | Path) -> dict[str, Any]:
+    """The parameters that a method takes by name, with their defaults."""
+    return EXPLICIT[str(method)].parameters if method in EXPLICIT else {}
+
+
+def check_parameters(method: str | Path, given: dict[str, Any]) -> None:
+    """Raise InputError unless every given parameter is one of the method's, and a number."""
+    known = parameters_of(method)
+    if unknown := sorted(given.keys() - known.keys()):
+        taken = ", ".join(known) if known else "none"
+        raise InputError(f"{unknown[0]}: is no parameter of {str(method)!r}; taken: {taken}.")
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{name}: {value!r} was given; a number is taken.")
+
+
 def inpaint(
     image: npt.NDArray[Any],
     flow: npt.NDArray[np.floating[Any]],
@@ -97,6 +111,7 @@ def inpaint(
     known = validation.check_mask(mask, flow)
     guide = validation.check_image(image, flow.shape[:2])
     chosen = validation.check_device(device)
+    check_parameters(method, parameters)
     fill = _filler(method, chosen, parameters, progress)
     given = np.where(known[..., None], flow, 0).astype(np.float32)
 
@@ -155,7 +170,6 @@ def _filler(
     """Resolve method and parameters to a function of (image, f, c), before anything is computed."""
     if method in EXPLICIT:
         explicit = EXPLICIT[str(method)]
-        _check_parameters(str(method), parameters, explicit.parameters)
 
         def fill(image: Tensor, f: Tensor, c: Tensor) -> Solution:
             # In float32 rounding holds the residual at about 2e-6, above what the methods converge to.
@@ -163,7 +177,6 @@ def _filler(
             return explicit.fill(image, f, c, progress=progress, **parameters)
 
         return fill
-    _check_parameters(str(method), parameters, {})
     model = _trained(method, device)
 
     @torch.inference_mode()
@@ -187,15 +200,6 @@ def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
             "untrained network."
         )
     return load_model(method, device)
-
-
-def _check_parameters(method: str, given: dict[str, Any], known: dict[str, Any]) -> None:
-    if unknown := sorted(given.keys() - known.keys()):
-        taken = ", ".join(known) if known else "none"
-        raise InputError(f"{unknown[0]}: is no parameter of {method!r}; taken: {taken}.")
-    for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{name}: {value!r} was given; a number is taken.")
 
 
 def _is_path(name: str | Path) -> bool:

@@ -23,6 +23,7 @@ from flowinpaint.errors import FileFormatError, InputError, WeightsMissingError
 from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
+    clip_to_format,
     read_flow,
     read_image,
     read_mask,
@@ -88,22 +89,27 @@ def fill(
 ) -> None:
     """Fill a sparse field, guided by an image."""
     parameters = dict(_parse_setting(text) for text in setting or [])
-    sparse, known = read_flow(flow)
-    H, W, channels = sparse.shape
-    check_flow_writable(out, channels)
+    api.check_parameters(method, parameters)
+    _check_distinct(out, preview, inputs=[image, flow, mask])
+    if invert_mask and mask is None:
+        raise InputError("--invert-mask: is given without --mask")
+    sparse, valid = read_flow(flow)
+    check_flow_writable(out, sparse.shape[2])
     if preview is not None:
         check_image_writable(preview)
     guide = read_image(image)
-    if guide.shape[:2] != (H, W):
-        raise InputError(
-            f"{image}: is {guide.shape[1]}x{guide.shape[0]} pixels (width x height), but {flow} is {W}x{H}"
-        )
+    _check_size(image, guide.shape, flow, sparse.shape)
+    known = valid
     if mask is not None:
-        known = read_mask(mask) ^ invert_mask
-        if known.shape != (H, W):
-            raise InputError(
-                f"{mask}: is {known.shape[1]}x{known.shape[0]} pixels (width x height), but {flow} is {W}x{H}"
-            )
+        chosen = read_mask(mask) ^ invert_mask
+        _check_size(mask, chosen.shape, flow, sparse.shape)
+        known = chosen & valid
+        if dropped := int((chosen & ~valid).sum()):
+            _say("Note:", "yellow", f"{dropped} pixels of {mask} are unknown in {flow}, and stay so.")
+    if not known.any():
+        raise InputError(f"{mask or flow}: no pixel is known; at least one is needed")
+    if (clip_to_format(out, sparse)[known] != sparse[known]).any():
+        raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; .flo, .pfm or .npy can")
 
     with _progress_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the status is printed below
@@ -120,9 +126,12 @@ def fill(
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         picture = draw_preview(guide, sparse, known, labelled)
-    write_flow(out, result.flow)
+    dense = clip_to_format(out, result.flow)
+    write_flow(out, dense)
     if preview is not None and picture is not None:
         write_image(preview, picture)
+    if clipped := int((dense != result.flow).any(-1).sum()):
+        _say("Warning:", "yellow", f"{clipped} filled vectors were cut to what a KITTI PNG holds.")
     _say_filled(out, preview, int(known.sum()), known.size, result.info)
 
 
@@ -171,6 +180,21 @@ def methods() -> None:
 def main() -> None:
     """Run the command line."""
     app()
+
+
+def _check_distinct(out: Path, preview: Path | None, inputs: list[Path | None]) -> None:
+    """Refuse to write over an input, or the picture over the field."""
+    outputs = [path for path in (out, preview) if path is not None]
+    taken = [path.resolve() for path in inputs if path is not None]
+    for path in outputs:
+        if path.resolve() in taken:
+            raise InputError(f"{path}: is an input or the other output too; another name is needed")
+        taken.append(path.resolve())
+
+
+def _check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int, ...]) -> None:
+    if shape[:2] != size[:2]:
+        raise InputError(f"{path}: is {shape[1]}x{shape[0]} pixels (width x height), but {flow} is {size[1]}x{size[0]}")
 
 
 def _parse_setting(text: str) -> tuple[str, float]:

@@ -45,6 +45,8 @@ def run_demo(
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder}: is a file; a folder to write to is taken")
+    if not 0 < density <= 1:
+        raise InputError(f"density: {density} was given; a share above 0 and up to 1 is taken")
     image, truth = sample_scene(seed=seed)
     mask = random_mask((truth.shape[0], truth.shape[1]), density, seed)
     given = np.where(mask[..., None], truth, np.nan).astype(np.float32)

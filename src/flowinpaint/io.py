@@ -96,20 +96,32 @@ def check_flow_writable(path: StrPath, channels: int) -> None:
     _check_target(path)
 
 
+def clip_to_format(path: StrPath, flow: Flow) -> Flow:
+    """The flow (H, W, C) with its values brought into the range that the format of `path` holds."""
+    if Path(path).suffix.lower() != ".png":
+        return flow
+    low, high = (-512, 65535 / 64 - 512) if flow.shape[2] == 2 else (1 / 256, 65535 / 256)
+    return np.clip(flow, low, high)
+
+
 def read_mask(path: StrPath) -> Mask:
     """Read a mask (H, W), True = known: not zero in any colour of an image, or in a .npy of bool or int."""
     path = _existing(path)
     if path.suffix.lower() == ".npy":
         return np.asarray(open_npy(path, "biu") != 0)
     pixels = decode_image(path, path.read_bytes())
+    shades = pixels[(pixels != 0) & (pixels != pixels.max())].size
+    check_file(path, shades > 0 and f"{shades} of its values are neither 0 nor the largest; a mask has just these two")
     return np.asarray((pixels.reshape(*pixels.shape[:2], -1) != 0).any(axis=2))
 
 
 def write_mask(path: StrPath, mask: Mask) -> None:
     """Write a mask (H, W) bool as an 8-bit PNG, 255 = True."""
     mask = np.asarray(mask)
-    if mask.ndim != 2 or mask.dtype != np.bool_ or Path(path).suffix.lower() != ".png":
-        raise InputError(f"{path}: a mask is bool (H, W) and goes to .png, not {mask.dtype} {mask.shape}")
+    if Path(path).suffix.lower() != ".png":
+        raise InputError(f"{path}: a mask file ends in .png")
+    if mask.ndim != 2 or mask.dtype != np.bool_:
+        raise InputError(f"{path}: a mask is bool (H, W), not {mask.dtype} {mask.shape}")
     write_image(path, mask.astype(np.uint8) * np.uint8(255))
 
 
@@ -157,6 +169,8 @@ def _check_target(path: Path) -> None:
         raise InputError(f"{path}: the folder {path.parent} does not exist")
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: this is a folder or a device, not a file to write")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{path}: you may not write to the folder {path.parent}")
 
 
 def _refuse(path: Path, flow: Flow, bad: Mask, why: str) -> None:

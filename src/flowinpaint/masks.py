@@ -6,7 +6,7 @@ import numpy.typing as npt
 from flowinpaint.errors import InputError
 
 
-def random_mask(shape: tuple[int, int], density: float, seed: int) -> npt.NDArray[np.bool_]:
+def random_mask(shape: tuple[int, int], density: float, seed: int = 0) -> npt.NDArray[np.bool_]:
     """Mark a fraction of the pixels of a picture of shape (H, W), uniformly at random and without repeats.
 
     The count is exact, max(1, round(density * H * W)), and the same seed gives the same mask.

@@ -145,7 +145,7 @@ def _sheet_row(row: Sequence[Panel | None], columns: int, cell: int, em: int) ->
 def _field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
     """The key of a field's colours: a bar, or for flow the wheel with its reading beside it."""
     if channels != 2:
-        return _bar_key("value", limits, "", cv2.COLORMAP_TURBO, width)
+        return _bar_key("value" if channels == 1 else "length", limits, "", cv2.COLORMAP_TURBO, width)
     em = _letter_size(width)
     key = _paper(5 * em, max(width, _SMALL_PANEL))
     v, u = np.mgrid[: 5 * em, : 5 * em].astype(np.float32) - (2.5 * em - 0.5)

@@ -87,8 +87,13 @@ def check_device(device: object) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)  # type: ignore[call-overload]
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f'device: {device!r} was given; "auto", "cpu" or "cuda" is taken ({reason}).') from error
-    return torch.device(chosen)
+    except (RuntimeError, TypeError):
+        chosen = None
+    if not isinstance(chosen, torch.device) or chosen.type not in ("cpu", "cuda"):
+        raise InputError(f'device: {device!r} was given; "auto", "cpu", "cuda" or "cuda:0" is taken.')
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise InputError(
+            f"device: {str(device)!r} was given, but PyTorch sees {count} CUDA devices; one of these, or cpu, is taken."
+        )
+    return chosen

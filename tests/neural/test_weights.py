@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from flowinpaint.errors import FileFormatError, MissingFileError
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
 from flowinpaint.neural.weights import CONFIG_KEY, read_model, save_model
 
@@ -20,6 +20,16 @@ def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
     assert model.state_dict().keys() == again.state_dict().keys()
     assert all(torch.equal(v, again.state_dict()[k]) for k, v in model.state_dict().items())
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+def test_what_save_model_refuses_and_the_mode_of_its_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"path: .*\.safetensors"):
+        save_model(Neuroexplicit(CONFIG), tmp_path / "m.pt")
+    with pytest.raises(InputError, match="model: Linear"):
+        save_model(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")  # type: ignore[arg-type]
+    (tmp_path / "plain").touch()
+    save_model(Neuroexplicit(CONFIG), tmp_path / "m.safetensors")
+    assert (tmp_path / "m.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ def eed(
         raise InputError(f"lam: {lam} was given; a contrast parameter above 0 is taken.")
     if alpha is not None and not 0 <= alpha <= 0.5:
         raise InputError(f"alpha: {alpha} was given; a value in [0, 0.5] is taken.")
-    if not rho >= 0:
-        raise InputError(f"rho: {rho} was given; a standard deviation of at least 0 pixels is taken.")
+    side = max(image.shape[-2:])
+    if not 0 <= rho <= side:
+        raise InputError(f"rho: {rho} was given; a standard deviation from 0 to the image's {side} pixels is taken.")
     if alpha is None:
         alpha = tuned_alpha(float(c.mean()))
     return inpaint_coarse_to_fine(

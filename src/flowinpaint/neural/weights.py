@@ -8,20 +8,25 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import atomic_path
 from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
 
 CONFIG_KEY = "flowinpaint.neuroexplicit"
+WEIGHTS_SUFFIX = ".safetensors"
 
 
 def save_model(model: Neuroexplicit, path: str | Path) -> None:
     """Write weights and configuration to a .safetensors file, whole or not at all."""
+    if not isinstance(model, Neuroexplicit):
+        raise InputError(f"model: {type(model).__name__} was given; a Neuroexplicit is taken.")
+    if Path(path).suffix != WEIGHTS_SUFFIX:
+        raise InputError(f"path: {str(path)!r} was given; a name that ends in {WEIGHTS_SUFFIX} is taken.")
     tensors = {name: value.contiguous().cpu() for name, value in model.state_dict().items()}
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={CONFIG_KEY: json.dumps(asdict(model.config))})
+        temporary.write_bytes(save(tensors, metadata={CONFIG_KEY: json.dumps(asdict(model.config))}))
 
 
 def read_model(path: str | Path) -> Neuroexplicit:
