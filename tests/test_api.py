@@ -162,6 +162,8 @@ def test_wrong_input_is_a_value_error_that_names_the_argument(case: str) -> None
         ({"method": "eed", "device": "meta"}, "device"),
         ({"method": "eed", "device": "cuda:77"}, "device"),
         ({"method": "eed", "rho": 1e9}, "rho"),
+        ({"method": "eed", "lam": 1e200}, "lam"),
+        ({"method": ["eed"]}, "method"),
         ({"method": "eed", "lamda": 1.0}, "lamda"),
         ({"method": "eed", "lam": "small"}, "lam"),
         ({"method": "nearest", "lam": 1.0}, "lam"),
@@ -171,6 +173,14 @@ def test_wrong_options_are_named(keywords: dict[str, Any], argument: str) -> Non
     with pytest.raises(ValueError, match=f"^{argument}: .*taken"):
         image, flow, mask = problem()
         fi.inpaint(image, flow, mask, **keywords)
+
+
+def test_a_result_beyond_float32_is_refused_and_numpys_numbers_are_numbers() -> None:
+    image, flow, mask = problem()
+    rough = np.random.default_rng(0).integers(0, 256, image.shape, dtype=np.uint8)
+    extreme = np.where(flow > 0, 3.4e38, -3.4e38).astype(np.float32)
+    with pytest.raises(ValueError, match=r"flow: values up to 3\.4e"), np.errstate(over="ignore"):
+        fi.inpaint(rough, extreme, mask, method="eed", max_iterations=np.int64(200), lam=np.float32(1e-4))
 
 
 def test_parameters_reach_the_method() -> None:

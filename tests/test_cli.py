@@ -130,6 +130,7 @@ ERRORS = {
     ),
     "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=NUMBER"),
     "bad setting value": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=a"], "KEY=NUMBER"),
+    "setting without a name": (["image.png", "flow.flo", "-o", "o.flo", "--set", "=1.5"], "KEY=NUMBER"),
     "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lamda=1"], "lamda"),
     "a setting that is no parameter": (["image.png", "flow.flo", "-o", "o.flo", "--set", "device=3"], "device"),
     "a setting beyond reason": (["image.png", "flow.flo", "-o", "o.flo", "--set", "rho=1e9"], "rho"),

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ def ready_methods() -> list[str]:
 
 def parameters_of(method: str | Path) -> dict[str, Any]:
     """The parameters that a method takes by name, with their defaults."""
+    if not isinstance(method, str | Path):
+        raise InputError(f"method: {method!r} was given; a name or the path of a {WEIGHTS_SUFFIX} file is taken.")
     return EXPLICIT[str(method)].parameters if method in EXPLICIT else {}
 
 
@@ -83,7 +86,7 @@ def check_parameters(method: str | Path, given: dict[str, Any]) -> None:
         taken = ", ".join(known) if known else "none"
         raise InputError(f"{unknown[0]}: is no parameter of {str(method)!r}; taken: {taken}.")
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, Real):
             raise InputError(f"{name}: {value!r} was given; a number is taken.")
 
 
@@ -119,6 +122,10 @@ def inpaint(
     solution = fill(_to_batch(guide), _to_batch(given), _to_batch(known[..., None]))
     filled = solution.u[0].permute(1, 2, 0).to("cpu", torch.float32).numpy()
     seconds = time.perf_counter() - start
+    if not np.isfinite(filled).all():
+        raise InputError(
+            f"flow: values up to {np.abs(given).max():.1e} were given; smaller ones are taken, the result left float32."
+        )
     if solution.status == "max_iterations":
         warnings.warn(
             f"{method} stopped after {solution.iterations} iterations at a relative residual of "
@@ -149,7 +156,7 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
     chosen = validation.check_device(device)
     if _is_path(name_or_path):
         return read_model(name_or_path).to(chosen).eval()
-    if name_or_path not in NETWORKS:
+    if str(name_or_path) not in NETWORKS:
         raise InputError(
             f"name_or_path: {str(name_or_path)!r} was given; {', '.join(NETWORKS)} or the path of a "
             f"{WEIGHTS_SUFFIX} file is taken."

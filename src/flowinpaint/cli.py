@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -198,17 +198,12 @@ def _check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int,
 
 
 def _parse_setting(text: str) -> tuple[str, float]:
-    key, separator, value = text.partition("=")
-    try:
-        number = int(value)
-    except ValueError:
-        try:
-            return key, float(value)
-        except ValueError:
-            separator = ""
-    if not (key and separator):
-        raise InputError(f"--set: {text!r} was given; KEY=NUMBER is taken, for example lam=1e-4")
-    return key, number
+    key, _, value = text.partition("=")
+    for number in (int, float):
+        with suppress(ValueError):
+            if key:
+                return key, number(value)
+    raise InputError(f"--set: {text!r} was given; KEY=NUMBER is taken, for example lam=1e-4")
 
 
 def _say(label: str, colour: str, sentence: str) -> None:

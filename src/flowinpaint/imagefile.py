@@ -7,7 +7,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
     """The pixels in `data`, read from `path`: (H, W) or (H, W, 3) RGB as stored, without alpha."""
     fault, pixels = image_fault(data), None
     if fault is None:
-        with suppress(cv2.error):
+        with suppress(cv2.error), _quiet_opencv():
             pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise FileFormatError(f"{path}: {fault or f'damaged: OpenCV cannot decode this {image_kind(data)}'}")
@@ -99,6 +99,17 @@ def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
         grey = image_kind(data) == "PNG" and png_layout(data)[1] == 4
         pixels = pixels[..., 0] if grey else pixels[..., 2::-1]
     return np.ascontiguousarray(pixels)
+
+
+@contextmanager
+def _quiet_opencv() -> Iterator[None]:
+    """Keep OpenCV from printing about damaged files: the caller gets an error that names the file."""
+    level = cv2.utils.logging.getLogLevel()
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    try:
+        yield
+    finally:
+        cv2.utils.logging.setLogLevel(level)
 
 
 def encode_image(path: Path, pixels: npt.NDArray[Any]) -> bytes:

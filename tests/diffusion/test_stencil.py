@@ -179,6 +179,12 @@ def test_time_steps_are_one_per_image() -> None:
         assert torch.equal(paper_time_step(alpha[k : k + 1]), paper[k : k + 1])
 
 
+def test_gradients_through_the_time_step_are_finite_where_the_tensor_is_isotropic() -> None:
+    D = SymmetricTensor(*(x.requires_grad_() for x in constant_tensor(1, 0, 1, 4, 5)))
+    torch.autograd.backward(time_step_bound(D, torch.zeros_like(D.a)).sum())
+    assert all(x.grad is not None and torch.isfinite(x.grad).all() for x in D)
+
+
 def test_gradcheck_through_weights_and_operator() -> None:
     D, alpha = random_process(4, 4, 5)
     u = torch.randn(1, 2, 4, 5, dtype=torch.float64, generator=generator(1))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowinpaint.api import inpaint
+from flowinpaint.api import EXPLICIT, inpaint
 from flowinpaint.errors import InputError
 from flowinpaint.explicit.eed import eed, tuned_alpha
 from flowinpaint.explicit.harmonic import harmonic
@@ -15,6 +15,10 @@ def test_alpha_follows_the_papers_table_between_and_beyond_its_densities() -> No
     assert tuned_alpha(0.0001) == pytest.approx(0.42)
     assert tuned_alpha(1.0) == pytest.approx(0.1)
     assert 0.1 < tuned_alpha(0.07) < 0.3
+
+
+def test_lambda_is_the_papers() -> None:
+    assert EXPLICIT["eed"].parameters["lam"] == 1e-4
 
 
 def test_an_edge_in_the_image_keeps_the_fields_apart() -> None:

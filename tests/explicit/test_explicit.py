@@ -86,7 +86,8 @@ def test_convergence_is_reached_and_reported(fill: Fill) -> None:
     assert solution.status == "converged"
     assert solution.residual is not None
     assert solution.residual <= 1e-6
-    assert seen[-1].level == seen[-1].levels
+    assert seen[0].level == 1
+    assert seen[-1].level == seen[-1].levels > 2
     assert seen[-1].iterations == solution.iterations
 
 
@@ -107,6 +108,14 @@ def test_harmonic_keeps_a_linear_field() -> None:
     c[..., 0, :] = c[..., -1, :] = c[..., :, 0] = c[..., :, -1] = 1
     u = harmonic(torch.zeros(1, 3, 16, 20, dtype=torch.float64), f, c, tolerance=1e-10).u
     torch.testing.assert_close(u, f, rtol=0, atol=1e-6)
+
+
+def test_harmonic_makes_every_unknown_pixel_the_mean_of_its_four_neighbours() -> None:
+    image, f, c = scene(20, 22)
+    u = harmonic(image, f, c, tolerance=1e-10).u
+    mean = (u[..., 1:-1, 2:] + u[..., 1:-1, :-2] + u[..., 2:, 1:-1] + u[..., :-2, 1:-1]) / 4
+    unknown = (c[..., 1:-1, 1:-1] == 0).expand_as(mean)
+    torch.testing.assert_close(u[..., 1:-1, 1:-1][unknown], mean[unknown], rtol=0, atol=1e-6)
 
 
 def test_nearest_takes_the_closest_vector() -> None:

@@ -1,5 +1,7 @@
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from flowinpaint.diffusion.tensor import structure_tensor
 from flowinpaint.errors import InputError
 from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
 from helpers import generator, golden, reference
@@ -95,6 +98,8 @@ def test_every_configuration_fills_keeps_known_vectors_and_learns_all_its_parame
         # The paper's decoder passes nothing on where all its inputs died; anything else must get a gradient.
         if not parameter_name.startswith("dtm"):
             assert parameter.grad.any(), parameter_name
+    assert net.lam.grad is not None
+    assert (net.lam.grad != 0).all()
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
@@ -106,6 +111,60 @@ def test_an_image_does_not_depend_on_its_batch(name: str) -> None:
         for k in range(3):
             alone = net(*(x[k : k + 1] for x in together))
             torch.testing.assert_close(alone, out[k : k + 1], rtol=0, atol=1e-4)
+
+
+def test_the_network_sees_the_image_normalised_as_imagenet_is() -> None:
+    net = model(**SMALL)
+    seen: list[Tensor] = []
+    net.dtm.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    image = torch.tensor([0.485, 0.456 + 0.224, 0.406 - 0.225]).view(1, 3, 1, 1).expand(1, 3, 16, 16)
+    net.predict(image)
+    torch.testing.assert_close(seen[0].amax((0, 2, 3)), torch.tensor([0.0, 1.0, -1.0]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+@pytest.mark.parametrize("level", range(4))
+def test_the_process_is_what_the_paper_says(name: str, level: int) -> None:
+    """Every part of the diffusion against its definition, written out with numpy's eigenvectors."""
+    net = model(**{**ABLATIONS[name], **SMALL}).double()
+    config = net.config
+    with torch.no_grad():
+        net.lam.copy_(torch.tensor([0.5, 0.8, 1.1, 1.7]))
+    net.requires_grad_(False)
+    lam = (0.5, 0.8, 1.1, 1.7)[level]
+    image = torch.rand(1, 3, 6, 7, dtype=torch.float64, generator=generator(1))
+    z = torch.randn(1, config.predicted, 6, 7, dtype=torch.float64, generator=generator(2))
+    D, alpha, beta = net.process(z, image, level)
+    S = structure_tensor(image, 0.5)
+    for y, x in ((0, 0), (3, 5), (4, 2)):
+        values = iter(z[0, :, y, x].tolist())
+        expected_alpha = 0.5 / (1 + math.exp(-next(values))) if config.learn_alpha else 0.3
+        s = np.array([[float(S.a[0, 0, y, x]), float(S.b[0, 0, y, x])], [0, float(S.c[0, 0, y, x])]])
+        contrast, axes = np.linalg.eigh(s, UPLO="U")
+        if config.learn_eigenvalues:
+            mu1, mu2 = (1 / (1 + next(values) ** 2 / (lam**2 + 1e-8)) for _ in range(2))
+        else:
+            mu1, mu2 = 1 / (1 + contrast[1] ** 2 / (lam**2 + 1e-8)), 1.0
+        v1 = np.array([next(values), next(values)]) if config.learn_eigenvectors else axes[:, 1]
+        v1 = v1 / np.linalg.norm(v1)
+        v2 = np.array([-v1[1], v1[0]])
+        expected = mu1 * np.outer(v1, v1) + mu2 * np.outer(v2, v2)
+        found = [float(entry[0, 0, y, x]) for entry in (*D, alpha, beta)]
+        stable = (1 - 2 * expected_alpha) * np.sign(expected[0, 1])
+        expected_beta = math.tanh(next(values)) if config.learn_beta else stable
+        wanted = [expected[0, 0], expected[0, 1], expected[1, 1], expected_alpha, expected_beta]
+        assert found == pytest.approx(wanted, abs=1e-6)
+
+
+def test_autocast_leaves_the_diffusion_in_the_type_of_the_field() -> None:
+    net = model(learn_kernels=True, **SMALL)
+    image, mask, flow = inputs()
+    process = net.process(net.predict(image)[3], image, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = net(image, mask, flow)
+    assert out.dtype == process.alpha.dtype == torch.float32
+    known = mask.expand_as(flow)
+    assert torch.equal(out[known], flow[known])
 
 
 def test_learned_kernels_start_as_the_full_model_at_a_quarter_time_step(
@@ -230,6 +289,11 @@ def test_learned_kernels_refuse_another_channel_count() -> None:
         {"decoder_kernel": 3},
         {"width": 0},
         {"alpha": 0.7},
+        {"rho": float("nan")},
+        {"rho": 1e5},
+        {"steps": (1, 1, 1, 10**12)},
+        {"steps": (1.5, 1, 1, 1)},
+        {"channels": 2.5},
         {"learn_eigenvalues": False, "learn_eigenvectors": False, "learn_alpha": False},
     ],
 )

@@ -63,6 +63,11 @@ def test_files_that_hold_no_model(tmp_path: Path) -> None:
     refuse("configuration")
     save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"width": 3, "steps": [1, 2, 3, 4]})})
     refuse("do not fit")
+    spoiled = Neuroexplicit(CONFIG)
+    with torch.no_grad():
+        spoiled.lam.fill_(float("nan"))
+    save_model(spoiled, path)
+    refuse("lam is not a tensor of finite")
     save_model(Neuroexplicit(CONFIG), path)
     path.write_bytes(path.read_bytes()[:-100])
     refuse("not a readable safetensors")

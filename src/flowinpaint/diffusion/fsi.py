@@ -1,7 +1,7 @@
 """Fast Semi-Iterative scheme of Hafner, Ochs, Weickert, Reißel and Grewenig (2016): extrapolated explicit steps.
 
 A cycle of L steps smooths like about L²/3 plain explicit steps, and is stable wherever those are: on an eigenvalue
-cos θ of I + τA, step l of a cycle multiplies by sin((2l+1) θ/2) / ((2l+1) sin(θ/2)), never more than one.
+cos θ of I + τA, the first l steps of a cycle multiply by sin((2l+1) θ/2) / ((2l+1) sin(θ/2)), never more than one.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.diffusion.tensor import SymmetricTensor
+from flowinpaint.diffusion.tensor import SymmetricTensor, eigenvalues
 
 EDGES = ((0, 1), (1, 0), (1, 1), (1, -1))
 """Offset (rows, columns) of the far end of each stored edge: east, south, south-east, south-west."""
@@ -63,9 +63,8 @@ def time_step_bound(tensor: SymmetricTensor, delta: Tensor) -> Tensor:
     A cell's 4×4 energy matrix has the eigenvalues μ₁, μ₂ and a + c - 2δ, and a pixel belongs to at most four cells,
     so ρ(A) ≤ 4 max(μ₁, a + c - 2δ).
     """
-    a, b, c = tensor
-    mu1 = (a + c) / 2 + torch.sqrt((a - c) ** 2 / 4 + b**2)
-    largest = torch.maximum(mu1, a + c - 2 * delta).amax((1, 2, 3), keepdim=True)
+    mu1, _ = eigenvalues(tensor)
+    largest = torch.maximum(mu1, tensor.a + tensor.c - 2 * delta).amax((1, 2, 3), keepdim=True)
     return 1 / (2 * largest.clamp(min=torch.finfo(largest.dtype).tiny))
 
 

@@ -30,12 +30,12 @@ class Orientation(NamedTuple):
     sin2: Tensor
 
 
-def perona_malik(x: Tensor, lam: Tensor | float) -> Tensor:
+def perona_malik(x: Tensor, lam: Tensor | float, floor: float = 0.0) -> Tensor:
     """Diffusivity g(x) = 1 / (1 + x²/λ²), in (0, 1] (Section 3.3).
 
-    1e-8 beside λ² keeps the quotient finite when a learned λ passes through zero.
+    A floor beside λ² keeps the quotient finite when a learned λ passes through zero.
     """
-    return 1 / (1 + x**2 / (lam**2 + 1e-8))
+    return 1 / (1 + x**2 / (lam * lam + floor))
 
 
 def gaussian_blur(image: Tensor, rho: float) -> Tensor:

@@ -36,8 +36,9 @@ def inpaint_coarse_to_fine(
     """
     if not tolerance > 0:
         raise InputError(f"tolerance: {tolerance} was given; a relative residual above 0 is taken.")
-    if not (isinstance(max_iterations, int) and max_iterations >= 1):
+    if not max_iterations >= 1 or max_iterations % 1:
         raise InputError(f"max_iterations: {max_iterations} was given; a whole number of at least 1 is taken.")
+    max_iterations = int(max_iterations)
     H, W = f.shape[-2:]
     image, f, c = (_at_least_two_pixels(x) for x in (image, f, c))
     # The steady state commutes with a constant; without the mean, residuals do not drown in a large offset.

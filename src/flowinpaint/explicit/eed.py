@@ -42,8 +42,8 @@ def eed(
     alpha: discretisation parameter, by default `tuned_alpha` of the mask's density. rho: standard deviation of the
     presmoothing in pixels.
     """
-    if not lam > 0:
-        raise InputError(f"lam: {lam} was given; a contrast parameter above 0 is taken.")
+    if not 1e-12 <= lam <= 1e12:
+        raise InputError(f"lam: {lam} was given; a contrast parameter from 1e-12 to 1e12 is taken.")
     if alpha is not None and not 0 <= alpha <= 0.5:
         raise InputError(f"alpha: {alpha} was given; a value in [0, 0.5] is taken.")
     side = max(image.shape[-2:])

@@ -49,8 +49,9 @@ class DiffusionBlocks(nn.Module):
     def constrain_(self) -> None:
         """Scale kernels back to the norm the finite differences have; to be called after each optimiser step.
 
-        The supplement asks that no eigenvalue of the convolution K exceed a bound. The sum of a kernel's absolute
-        values bounds them, is 2 for a finite difference, and leaves kernels that keep to it untouched.
+        The supplement bounds the eigenvalues of the convolution K by 1 and rescales kernels by √C ‖W‖², which neither
+        keeps the finite differences nor settles when repeated. Here the bound is theirs, 2: the sum of a kernel's
+        absolute values is never below its largest eigenvalue, and kernels within it stay as they are.
         """
         norm = self.weight.abs().sum((-2, -1), keepdim=True)
         self.weight.mul_(2 / norm.clamp(min=2))

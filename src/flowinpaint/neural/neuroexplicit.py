@@ -27,7 +27,10 @@ from flowinpaint.neural.dtm import STRIDE, DiffusionTensorModule
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+LAMBDA_FLOOR = 1e-8
+"""Beside λ² in the divisor, as in the authors' code: λ is learned and may pass through zero."""
 LEVELS = 4
+MOST_STEPS = 10_000
 SMALLEST_SIDE = 2 ** (LEVELS - 1) + 1
 """Smaller images are extended to this, so that the coarsest level still has a cell."""
 
@@ -54,14 +57,16 @@ class NeuroexplicitConfig:
     channels: int = 2
 
     def __post_init__(self) -> None:
-        if len(self.steps) != LEVELS or min(self.steps) < 1:
-            raise InputError(f"steps: {self.steps} was given; {LEVELS} counts of at least 1 are taken.")
+        if len(self.steps) != LEVELS or not all(_is_count(n) and n <= MOST_STEPS for n in self.steps):
+            raise InputError(f"steps: {self.steps} was given; {LEVELS} counts from 1 to {MOST_STEPS} are taken.")
         if self.decoder_kernel not in (1, 2):
             raise InputError(f"decoder_kernel: {self.decoder_kernel} was given; 1 or 2 is taken.")
-        if self.width < 1 or self.channels < 1:
-            raise InputError(f"width {self.width}, channels {self.channels} were given; at least 1 is taken.")
+        if not (_is_count(self.width) and _is_count(self.channels)):
+            raise InputError(f"width {self.width}, channels {self.channels} were given; counts from 1 are taken.")
         if not 0 <= self.alpha <= 0.5:
             raise InputError(f"alpha: {self.alpha} was given; a value in [0, 0.5] is taken.")
+        if not 0 <= self.rho <= 100:
+            raise InputError(f"rho: {self.rho} was given; a standard deviation from 0 to 100 pixels is taken.")
         if self.predicted == 0:
             raise InputError(
                 "Nothing is left to learn: switch on one of learn_eigenvalues, _eigenvectors, _alpha, _beta."
@@ -71,6 +76,10 @@ class NeuroexplicitConfig:
     def predicted(self) -> int:
         """Channels of z: α, μ₁, μ₂, v (two), β, in this order, without those that are not learned."""
         return self.learn_alpha + 2 * self.learn_eigenvalues + 2 * self.learn_eigenvectors + self.learn_beta
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 class Process(NamedTuple):
@@ -102,18 +111,19 @@ class Neuroexplicit(nn.Module):
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
-        """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) non-zero where known, flow (B, C, H, W) → (B, C, H, W)."""
+        """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) above 0 where known, flow (B, C, H, W) → (B, C, H, W)."""
         self._check(image, mask, flow)
         H, W = flow.shape[-2:]
         c = (mask > 0).to(flow.dtype)
         image, flow, c = (extend(x, max(H, SMALLEST_SIDE), max(W, SMALLEST_SIDE)) for x in (image, flow, c))
         z = self.predict(image)
         u: Tensor | None = None
-        for index, level in enumerate(reversed(build_pyramid(image.to(flow.dtype), flow, c, LEVELS))):
-            size = (level.f.shape[-2], level.f.shape[-1])
-            u = level.f if u is None else upsample(u, size)
-            process = self.process(z[index].to(flow.dtype), level.image, index)
-            u = self._diffuse(u, level.f, level.c, process, index)
+        with torch.autocast(flow.device.type, enabled=False):
+            for index, level in enumerate(reversed(build_pyramid(image.to(flow.dtype), flow, c, LEVELS))):
+                size = (level.f.shape[-2], level.f.shape[-1])
+                u = level.f if u is None else upsample(u, size)
+                process = self.process(z[index].to(flow.dtype), level.image, index)
+                u = self._diffuse(u, level.f, level.c, process, index)
         assert u is not None
         return u[..., :H, :W]
 
@@ -142,9 +152,9 @@ class Neuroexplicit(nn.Module):
         constant = torch.full_like(cells[:, :1], config.alpha)
         alpha = torch.sigmoid(next(channels)) / 2 if config.learn_alpha else constant
         if config.learn_eigenvalues:
-            mu1, mu2 = perona_malik(next(channels), lam), perona_malik(next(channels), lam)
+            mu1, mu2 = (perona_malik(next(channels), lam, LAMBDA_FLOOR) for _ in range(2))
         else:
-            mu1 = perona_malik(eigenvalues(structure_tensor(image, config.rho))[0], lam)
+            mu1 = perona_malik(eigenvalues(structure_tensor(image, config.rho))[0], lam, LAMBDA_FLOOR)
             mu2 = torch.ones_like(mu1)
         if config.learn_eigenvectors:
             v1 = orientation_from_vector(next(channels), next(channels))

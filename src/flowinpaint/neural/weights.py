@@ -61,6 +61,8 @@ def _check_tensors(path: Path, shapes: dict[str, torch.Size], tensors: dict[str,
     if differing := sorted(shapes.keys() ^ tensors.keys()):
         raise FileFormatError(f"{path}: the weights do not fit their configuration at {', '.join(differing[:5])}.")
     for name, value in tensors.items():
+        if not (value.is_floating_point() and torch.isfinite(value).all()):
+            raise FileFormatError(f"{path}: {name} is not a tensor of finite floating numbers.")
         if value.shape != shapes[name]:
             raise FileFormatError(
                 f"{path}: {name} has shape {tuple(value.shape)}; its configuration asks for {tuple(shapes[name])}."
