@@ -1,6 +1,11 @@
+import os
+
 import pytest
 import torch
 from hypothesis import settings
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the GPU's kernels are first imported
 
 settings.register_profile("flowinpaint", deadline=None, derandomize=True)
 settings.load_profile("flowinpaint")

@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from flowinpaint.diffusion.stencil import divergence
+from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
 
 REFERENCE = Path(os.environ.get("FLOWINPAINT_REFERENCE", Path(__file__).resolve().parents[2] / "shared"))
@@ -81,3 +81,25 @@ def random_field(
     mask = rng.random((height, width)) < 0.3
     mask[0, 0] = True
     return image, flow, mask
+
+
+def random_graph(
+    images: int, H: int, W: int, seed: int = 0, density: float = 0.15, negative: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Edge weights (B, 4, H, W) over three decades, and known pixels (B, 1, H, W) bool, at least one in each image.
+
+    negative: weights of an anisotropic diffusion tensor, some of them negative; otherwise all are positive.
+    """
+    g = generator(seed)
+    known = torch.rand(images, 1, H, W, generator=g) < density
+    known[:, :, H // 2, W // 2] = True
+    if negative:
+        tensor, alpha = random_process(seed, H, W, images)
+        # A little of the identity, so that no pixel is cut off.
+        tensor = SymmetricTensor(tensor.a + 0.01, tensor.b, tensor.c + 0.01)
+        return edge_weights(tensor, cell_delta(tensor, alpha, stable_beta(tensor, alpha))), known
+    weights = torch.exp(7 * torch.rand(images, 4, H, W, generator=g, dtype=torch.float64) - 5)
+    rows, columns = torch.arange(H)[:, None], torch.arange(W)
+    for k, (dy, dx) in enumerate(EDGES):
+        weights[:, k] *= (rows + dy < H) & (columns + dx < W) & (columns + dx >= 0)
+    return weights, known

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import flowinpaint as fi
+from flowinpaint.api import ready_methods
 from flowinpaint.cli import app
 
 
@@ -74,7 +76,7 @@ def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None
         "fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--set", "max_iterations=1"
     )
     assert code == 0
-    assert "Warning: stopped" in stderr
+    assert "Warning: eed stopped after" in stderr
 
 
 def test_pixels_that_the_file_does_not_know_stay_unknown_whatever_the_mask_says(folder: Path) -> None:
@@ -128,9 +130,12 @@ ERRORS = {
         ["image.png", "flow.flo", "-o", "o.flo", "--method", "neuroexplicit"],
         "no trained weights",
     ),
-    "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=NUMBER"),
-    "bad setting value": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=a"], "KEY=NUMBER"),
-    "setting without a name": (["image.png", "flow.flo", "-o", "o.flo", "--set", "=1.5"], "KEY=NUMBER"),
+    "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=VALUE"),
+    "bad setting value": (
+        ["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=a"],
+        "lam: 'a' was given; a number is taken",
+    ),
+    "setting without a name": (["image.png", "flow.flo", "-o", "o.flo", "--set", "=1.5"], "KEY=VALUE"),
     "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lamda=1"], "lamda"),
     "a setting that is no parameter": (["image.png", "flow.flo", "-o", "o.flo", "--set", "device=3"], "device"),
     "a setting beyond reason": (["image.png", "flow.flo", "-o", "o.flo", "--set", "rho=1e9"], "rho"),
@@ -172,9 +177,8 @@ def test_demo_writes_fields_and_a_picture_and_prints_a_table(tmp_path: Path) -> 
     out = tmp_path / "deep" / "demo"
     code, stdout, _ = run("demo", "-o", out, "--density", "0.03")
     assert code == 0
-    assert {p.name for p in out.iterdir()} == {
-        "image.png", "truth.flo", "given.flo", "mask.png", "demo.png", "eed.flo", "harmonic.flo", "nearest.flo"
-    }  # fmt: skip
+    inputs = {"image.png", "truth.flo", "given.flo", "mask.png", "demo.png"}
+    assert {p.name for p in out.iterdir()} == inputs | {f"{method}.flo" for method in ready_methods()}
     assert all(method in stdout for method in ("eed", "harmonic", "nearest", "EPE", "seconds"))
     truth, given = fi.read_flow(out / "truth.flo")[0], fi.read_flow(out / "given.flo")[1]
     assert given.mean() == pytest.approx(0.03, abs=1e-4)
@@ -203,4 +207,29 @@ def test_methods_lists_every_method() -> None:
 
 def test_version_and_help() -> None:
     assert run("--version")[1].strip() == fi.__version__
-    assert "fill" in run("--help")[1]
+    help_text = run("--help")[1]
+    assert all(command in help_text for command in ("fill", "demo", "methods", "evaluate", "tune"))
+
+
+def test_parameters_from_a_file_are_those_of_the_nearest_density_and_set_overrides_them(folder: Path) -> None:
+    table = {"0.01": {"lam": 1e-6}, "0.2": {"lam": 1e-2, "alpha": 0.2}, "1": {"lam": 1.0}}
+    (folder / "params.json").write_text(json.dumps({"method": "eed", "by_density": table}))
+
+    def filled(*options: Any) -> bytes:
+        assert run("fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", *options)[0] == 0
+        return (folder / "o.flo").read_bytes()
+
+    from_file = filled("--params", folder / "params.json")
+    assert from_file == filled("--set", "lam=1e-2", "--set", "alpha=0.2")
+    assert from_file != filled()
+    both = filled("--params", folder / "params.json", "--set", "lam=3e-3")
+    assert both == filled("--set", "lam=3e-3", "--set", "alpha=0.2")
+
+
+def test_parameters_of_another_method_are_refused(folder: Path) -> None:
+    (folder / "params.json").write_text('{"method": "eed", "lam": 1e-3}')
+    arguments = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo"]
+    code, _, stderr = run(*arguments, "--method", "nearest", "--params", folder / "params.json")
+    assert code == 1
+    assert "holds parameters of eed" in stderr
+    assert not (folder / "o.flo").exists()

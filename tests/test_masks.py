@@ -38,3 +38,23 @@ def test_bad_densities_are_named(density: float) -> None:
 def test_bad_shapes_are_named(shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="shape is"):
         random_mask(shape, 0.5, 0)  # type: ignore[arg-type]
+
+
+def test_a_share_of_all_pixels_is_drawn_from_the_valid_ones() -> None:
+    valid = np.zeros((20, 30), np.bool_)
+    valid[:, 20:] = True
+    mask = random_mask((20, 30), 0.1, 3, valid)
+    assert mask.sum() == 60
+    assert not (mask & ~valid).any()
+    assert random_mask((20, 30), 1 / 3, 0, valid).tolist() == valid.tolist()
+    everywhere = np.ones((20, 30), np.bool_)
+    assert np.array_equal(random_mask((20, 30), 0.1, 3, everywhere), random_mask((20, 30), 0.1, 3))
+
+
+def test_bad_valid_pixels_are_named() -> None:
+    with pytest.raises(InputError, match=r"density is 0.5, 300 of 600 pixels; up to the 200 valid ones"):
+        random_mask((20, 30), 0.5, 0, np.arange(600).reshape(20, 30) < 200)
+    with pytest.raises(InputError, match="valid is float64"):
+        random_mask((2, 3), 0.5, 0, np.ones((2, 3)))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"valid is bool \(3, 2\)"):
+        random_mask((2, 3), 0.5, 0, np.ones((3, 2), np.bool_))

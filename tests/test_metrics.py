@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from flowinpaint.errors import InputError
-from flowinpaint.metrics import endpoint_error, epe, fl_outliers
+from flowinpaint.metrics import endpoint_error, epe, errors_over, fl_outliers
 
 
 def row(*vectors: tuple[float, ...]) -> npt.NDArray[np.float32]:
@@ -63,6 +63,14 @@ def test_fl_counts_errors_over_3_px_and_over_5_percent(true_u: float, flow_u: fl
 
 def test_fl_takes_five_percent_of_the_vector_and_not_of_a_component() -> None:
     assert fl_outliers(row((64, 80)), row((60, 80))) == 0
+
+
+def test_errors_over_counts_what_is_off_by_more_whatever_the_length() -> None:
+    truth, flow = row((0, 0), (100, 0), (9, 0), (np.nan, 0)), row((1, 0), (103.5, 0), (9, 3), (0, 0))
+    assert errors_over(flow, truth, 1) == pytest.approx(200 / 3)  # exactly 1 px is not more
+    assert errors_over(flow, truth, 3) == pytest.approx(100 / 3)
+    assert errors_over(flow, truth, 1, np.array([[True, True, False, False]])) == 50
+    assert errors_over(row((np.nan,)), row((1.0,)), 3) == 100
 
 
 def test_bad_inputs_are_named() -> None:

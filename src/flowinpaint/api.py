@@ -18,8 +18,11 @@ from torch import Tensor
 
 from flowinpaint import validation
 from flowinpaint.errors import InputError, WeightsMissingError
+from flowinpaint.explicit import opencv_peers
+from flowinpaint.explicit.amle import amle
 from flowinpaint.explicit.eed import eed
 from flowinpaint.explicit.harmonic import harmonic
+from flowinpaint.explicit.laplace_beltrami import laplace_beltrami
 from flowinpaint.explicit.nearest import nearest
 from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
@@ -57,9 +60,16 @@ NETWORKS = {
 }
 EXPLICIT = {
     "eed": ExplicitMethod("edge-enhancing diffusion: flow edges follow image edges", eed),
+    "laplace-beltrami": ExplicitMethod("harmonic on the image's surface: close in colour is close", laplace_beltrami),
+    "amle": ExplicitMethod("steepest slope made as small as can be, in the image's metric (needs numba)", amle),
     "harmonic": ExplicitMethod("homogeneous diffusion: smooth, blind to the image", harmonic),
     "nearest": ExplicitMethod("the nearest known vector", nearest),
 }
+if opencv_peers.available():
+    EXPLICIT["opencv-edgeaware"] = ExplicitMethod(
+        "OpenCV: affine motion of near matches", opencv_peers.opencv_edgeaware
+    )
+    EXPLICIT["opencv-ric"] = ExplicitMethod("OpenCV: robust affine motion per superpixel", opencv_peers.opencv_ric)
 
 
 def methods() -> list[str]:
@@ -80,14 +90,15 @@ def parameters_of(method: str | Path) -> dict[str, Any]:
 
 
 def check_parameters(method: str | Path, given: dict[str, Any]) -> None:
-    """Raise InputError unless every given parameter is one of the method's, and a number."""
+    """Raise InputError unless every given parameter is one of the method's, and a number or name as it takes."""
     known = parameters_of(method)
     if unknown := sorted(given.keys() - known.keys()):
         taken = ", ".join(known) if known else "none"
         raise InputError(f"{unknown[0]}: is no parameter of {str(method)!r}; taken: {taken}.")
     for name, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise InputError(f"{name}: {value!r} was given; a number is taken.")
+        wanted, phrase = (str, "a name") if isinstance(known[name], str) else (Real, "a number")
+        if isinstance(value, bool) or not isinstance(value, wanted):
+            raise InputError(f"{name}: {value!r} was given; {phrase} is taken.")
 
 
 def inpaint(
@@ -119,19 +130,14 @@ def inpaint(
     given = np.where(known[..., None], flow, 0).astype(np.float32)
 
     start = time.perf_counter()
-    solution = fill(_to_batch(guide), _to_batch(given), _to_batch(known[..., None]))
+    solution = fill(*(_to_batch(x, chosen) for x in (guide, given, known[..., None])))
     filled = solution.u[0].permute(1, 2, 0).to("cpu", torch.float32).numpy()
     seconds = time.perf_counter() - start
     if not np.isfinite(filled).all():
         raise InputError(
             f"flow: values up to {np.abs(given).max():.1e} were given; smaller ones are taken, the result left float32."
         )
-    if solution.status == "max_iterations":
-        warnings.warn(
-            f"{method} stopped after {solution.iterations} iterations at a relative residual of "
-            f"{solution.residual:.1e}, before its tolerance.",
-            stacklevel=2,
-        )
+    solution.warn_unless_converged(str(method), stacklevel=2)
 
     return Result(
         flow=np.ascontiguousarray(np.where(known[..., None], given, filled)),
@@ -180,15 +186,14 @@ def _filler(
 
         def fill(image: Tensor, f: Tensor, c: Tensor) -> Solution:
             # In float32 rounding holds the residual at about 2e-6, above what the methods converge to.
-            image, f, c = (x.to(device, torch.float64) for x in (image, f, c))
-            return explicit.fill(image, f, c, progress=progress, **parameters)
+            return explicit.fill(image.double(), f.double(), c.double(), progress=progress, **parameters)
 
         return fill
     model = _trained(method, device)
 
     @torch.inference_mode()
     def run(image: Tensor, f: Tensor, c: Tensor) -> Solution:
-        u = model(image.to(device), c.to(device), f.to(device))
+        u = model(image, c, f)
         return Solution(u, iterations=sum(model.config.steps))
 
     return run
@@ -213,6 +218,6 @@ def _is_path(name: str | Path) -> bool:
     return isinstance(name, Path) or str(name).endswith(WEIGHTS_SUFFIX)
 
 
-def _to_batch(x: npt.NDArray[Any]) -> Tensor:
-    """(H, W, C) array to (1, C, H, W) float32 tensor."""
-    return torch.from_numpy(np.array(np.moveaxis(x, -1, 0), dtype=np.float32, order="C"))[None]
+def _to_batch(x: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """(H, W, C) array to (1, C, H, W) float32 tensor on a device, which does the turning and converting."""
+    return torch.from_numpy(np.require(x, requirements=["C", "W"])).to(device).movedim(-1, 0)[None].float().contiguous()

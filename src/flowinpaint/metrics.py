@@ -49,6 +49,15 @@ def fl_outliers(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None =
     return float(100 * wrong.mean())
 
 
+def errors_over(flow: npt.ArrayLike, truth: npt.ArrayLike, pixels: float, valid: _Mask | None = None) -> float:
+    """The percentage of the valid pixels (H, W) off by more than so many px.
+
+    Without valid, those count where the truth is finite in all channels. A flow that is not finite is off.
+    """
+    error = endpoint_error(flow, truth)
+    return float(100 * (error[_valid_pixels(error, valid)] > pixels).mean())
+
+
 def _pair(flow: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[_Array, _Array]:
     estimate, target = np.asarray(flow, np.float64), np.asarray(truth, np.float64)
     if target.ndim != 3:

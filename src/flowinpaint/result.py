@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypedDict
@@ -10,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-Status = Literal["converged", "max_iterations", "complete"]
-"""converged / max_iterations: an iteration that did or did not reach its tolerance; complete: nothing to converge."""
+Status = Literal["converged", "max_iterations", "stagnated", "complete"]
+"""converged: an iteration reached its tolerance; max_iterations, stagnated: it did not, for want of steps or because
+further ones gained nothing; complete: there was nothing to converge."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,26 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Solution:
-    """A filled field u (1, C, H, W), the steps it took, its relative residual if it has one, and how it ended."""
+    """A filled field u (B, C, H, W), the steps it took, its relative residual if it has one, and how it ended.
+
+    history: the relative residual at the start and whenever the solver looked at it.
+    """
 
     u: Tensor
     iterations: int = 0
     residual: float | None = None
     status: Status = "complete"
+    history: tuple[float, ...] = ()
+
+    def warn_unless_converged(self, name: str, stacklevel: int) -> None:
+        """Warn, on behalf of `name`, if an iteration ended before its tolerance."""
+        if self.status in ("max_iterations", "stagnated"):
+            how = "stopped" if self.status == "max_iterations" else "got no further"
+            warnings.warn(
+                f"{name} {how} after {self.iterations} iterations at a residual of {self.residual:.1e}, "
+                "before its tolerance.",
+                stacklevel=stacklevel + 1,
+            )
 
 
 class Info(TypedDict):

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowinpaint.diffusion.fsi import extrapolation_weight, fsi_cycle, fsi_cycle_of, solve_steady
+from flowinpaint.diffusion.fsi import extrapolation_weight, fsi_cycle, fsi_cycle_of, step_to_steady
 from flowinpaint.diffusion.stencil import (
     cell_delta,
     edge_weights,
@@ -94,7 +94,7 @@ def test_gradcheck_through_a_cycle() -> None:
 def test_steady_state_equals_a_sparse_direct_solve() -> None:
     H, W = 32, 40
     f, c, weights, tau = problem(5, H, W, density=0.05)
-    solution = solve_steady(torch.zeros_like(f), f, c, weights, tau, 1e-8, 200_000)
+    solution = step_to_steady(torch.zeros_like(f), f, c, weights, tau, 1e-8, 200_000)
     assert solution.status == "converged"
     A = sp.csc_matrix(dense_matrix(weights).numpy())
     known = c.view(-1).numpy() > 0
@@ -108,7 +108,7 @@ def test_steady_state_equals_a_sparse_direct_solve() -> None:
 
 def test_the_reported_residual_is_the_true_one() -> None:
     f, c, weights, tau = problem(6, 12, 13)
-    solution = solve_steady(torch.zeros_like(f), f, c, weights, tau, 1e-3, 10_000)
+    solution = step_to_steady(torch.zeros_like(f), f, c, weights, tau, 1e-3, 10_000)
     A = dense_matrix(weights)
     unknown = 1 - c.view(-1)
     residual = unknown[:, None] * (A @ solution.u[0].reshape(2, -1).T)
@@ -121,7 +121,7 @@ def test_the_reported_residual_is_the_true_one() -> None:
 def test_stopping_short_says_so_and_reports_each_cycle() -> None:
     f, c, weights, tau = problem(7, 30, 30, density=0.01)
     seen: list[tuple[int, float]] = []
-    solution = solve_steady(
+    solution = step_to_steady(
         torch.zeros_like(f), f, c, weights, tau, 1e-12, 40, lambda n, residual: seen.append((n, residual))
     )
     assert solution.status == "max_iterations"
@@ -136,7 +136,7 @@ def test_known_vectors_that_pass_nothing_on_leave_the_rest_at_zero() -> None:
     c.fill_(1)
     c[..., 6:9, 6:9] = 0
     f[..., 4:11, 4:11] = 0
-    solution = solve_steady(torch.ones_like(f), f, c, weights, tau, 1e-6, 1000)
+    solution = step_to_steady(torch.ones_like(f), f, c, weights, tau, 1e-6, 1000)
     assert torch.equal(solution.u, f)
     assert solution.status == "converged"
 
@@ -145,9 +145,9 @@ def test_known_vectors_that_pass_nothing_on_leave_the_rest_at_zero() -> None:
 def test_all_known_and_constant_fields_need_no_iteration_or_converge(value: float) -> None:
     f, c, weights, tau = problem(8, 6, 6)
     constant = torch.full_like(f, value)
-    solution = solve_steady(constant, constant, c, weights, tau, 1e-6, 1000)
+    solution = step_to_steady(constant, constant, c, weights, tau, 1e-6, 1000)
     torch.testing.assert_close(solution.u, constant)
-    everything = solve_steady(torch.zeros_like(f), f, torch.ones_like(c), weights, tau, 1e-6, 1000)
+    everything = step_to_steady(torch.zeros_like(f), f, torch.ones_like(c), weights, tau, 1e-6, 1000)
     assert everything.iterations == 0
     assert torch.equal(everything.u, f)
     assert everything.status == "converged"

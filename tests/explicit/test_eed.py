@@ -3,9 +3,11 @@ import pytest
 import torch
 
 from flowinpaint.api import EXPLICIT, inpaint
+from flowinpaint.data.scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.explicit.eed import eed, tuned_alpha
 from flowinpaint.explicit.harmonic import harmonic
+from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe
 from helpers import sintel
 
@@ -31,6 +33,21 @@ def test_an_edge_in_the_image_keeps_the_fields_apart() -> None:
     error = (eed(image, truth, c, rho=0.0).u - truth).norm(dim=1)
     assert error.max() < 0.01
     assert (harmonic(image, truth, c).u - truth).norm(dim=1).mean() > 1
+
+
+def test_both_solvers_end_at_the_same_field() -> None:
+    scene, truth = sample_scene(61, 80, seed=3)
+    mask = random_mask((61, 80), 0.03, 0)
+    multigrid, fsi = (
+        inpaint(scene, truth, mask, "eed", "cpu", solver=solver, tolerance=1e-8).flow for solver in ("multigrid", "fsi")
+    )
+    np.testing.assert_allclose(multigrid, fsi, atol=1e-3)
+
+
+def test_an_unknown_solver_is_named() -> None:
+    x = torch.zeros(1, 3, 4, 4, dtype=torch.float64)
+    with pytest.raises(InputError, match="solver: 'gauss' was given; multigrid or fsi is taken"):
+        eed(x, x[:, :2], torch.ones_like(x[:, :1]), solver="gauss")
 
 
 @pytest.mark.parametrize(

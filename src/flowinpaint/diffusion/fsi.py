@@ -42,7 +42,7 @@ def fsi_cycle_of(operators: Sequence[Operator], u: Tensor, f: Tensor, c: Tensor,
 
 
 @torch.no_grad()
-def solve_steady(
+def step_to_steady(
     u: Tensor,
     f: Tensor,
     c: Tensor,

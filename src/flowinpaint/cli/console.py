@@ -1,0 +1,75 @@
+"""What the commands write: results to stdout, messages and bars to stderr."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
+from rich.text import Text
+
+from flowinpaint.evaluation.benchmark import Step
+from flowinpaint.result import Progress
+
+output = Console()
+messages = Console(stderr=True)
+
+
+def say(label: str, colour: str, sentence: str) -> None:
+    """Print a sentence on stderr behind a coloured word."""
+    messages.print(Text.assemble((label, colour), " ", sentence), soft_wrap=True)
+
+
+@contextmanager
+def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], None]]:
+    """A bar on a terminal, gone when done: levels solved, and in the current one how far its residual has come down."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
+    with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+        task = bar.add_task("", total=1.0, state="")
+
+        def report(method: str, p: Progress) -> None:
+            goal = math.log(min(tolerance, 0.1))
+            share = min(1.0, max(0.0, math.log(max(p.residual, 1e-300)) / goal))
+            state = f"level {p.level}/{p.levels}  step {p.iterations}  residual {p.residual:.1e}"
+            bar.update(task, description=method, completed=(p.level - 1 + share) / p.levels, state=state)
+
+        yield report
+
+
+@contextmanager
+def runs_bar() -> Iterator[Callable[[Step], None]]:
+    """A bar with the time left on a terminal; elsewhere a line when a method is through with a data set."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with ProgressBar(
+        *columns, console=messages, transient=True, disable=not messages.is_terminal, speed_estimate_period=600
+    ) as bar:
+        task = bar.add_task("", total=None)
+
+        def report(step: Step) -> None:
+            record = step.record
+            if record is None:
+                # Runs that were there already say nothing about the speed of those to come.
+                bar.reset(task, total=step.total - step.done)
+                if step.done:
+                    say("Note:", "yellow", f"{step.done} of {step.total} runs were there already.")
+                return
+            bar.update(task, advance=1, description=f"{record.key.dataset}/{record.key.sample} {record.key.method}")
+            if step.left == 0 and not messages.is_terminal:
+                say("Done:", "green", f"{record.key.dataset}, {record.key.method} ({step.done} of {step.total} runs).")
+
+        yield report

@@ -1,0 +1,152 @@
+"""`flowinpaint evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from flowinpaint import api
+from flowinpaint.cli.console import messages, output, runs_bar, say
+from flowinpaint.cli.options import (
+    Densities,
+    Device,
+    Jobs,
+    ParameterFile,
+    Root,
+    Seed,
+    parse_list,
+    parse_percents,
+    parse_setting,
+)
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.benchmark import check_method, evaluate, failures
+from flowinpaint.evaluation.parameter_file import ParameterTable, read_parameters
+from flowinpaint.evaluation.records import Record
+from flowinpaint.evaluation.report import R_COLUMN, TextTable, overall_tables, write_reports
+from flowinpaint.evaluation.summary import summarise
+
+_SHOWN_FAILURES = 3
+_METHOD_WIDTH = 24
+
+
+def command(
+    root: Root,
+    methods: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Names or .safetensors files; without it, all that are ready.")
+    ] = None,
+    densities: Densities = "1,5,10",
+    datasets: Annotated[str | None, typer.Option(metavar="LIST", help="Only these data sets.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("evaluation"),
+    reference: Annotated[str, typer.Option(help="The method R compares with; it is run too.")] = "laplace-beltrami",
+    preview: Annotated[bool, typer.Option("--preview", help="Also draw a picture per sample and density.")] = False,
+    jobs: Jobs = 1,
+    seed: Seed = 0,
+    device: Device = "auto",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="METHOD.KEY=VALUE", help="A parameter of a method, e.g. eed.lam=1e-4."),
+    ] = None,
+    params: ParameterFile = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier runs left in the folder.")] = False,
+) -> None:
+    """Measure methods on frames with ground truth: errors, time, and R, the error relative to a reference method.
+
+    Stopped and called again with the same folder, it goes on where it was.
+    """
+    check_method(reference, "--reference")
+    names = api.ready_methods() if methods is None else parse_list("--methods", methods)
+    names = list(dict.fromkeys([*names, reference]))
+    shares = parse_percents(densities)
+    chosen = None if datasets is None else parse_list("--datasets", datasets)
+    table = None if params is None else read_parameters(params)
+    if table is not None and table.method not in names:
+        raise InputError(f"{params}: holds parameters of {table.method}, which is none of --methods")
+    given = _parse_settings(setting or [], names)
+
+    def parameters(method: str, density: float) -> dict[str, float | str]:
+        return _from_table(table, method, density) | given.get(method, {})
+
+    with runs_bar() as report:
+        try:
+            records = evaluate(
+                root,
+                names,
+                shares,
+                datasets=chosen,
+                out=out,
+                parameters=parameters,
+                seed=seed,
+                device=device,
+                jobs=jobs,
+                pictures=preview,
+                fresh=fresh,
+                progress=report,
+            )
+        except KeyboardInterrupt:
+            say("Stopped:", "yellow", f"what is finished is in {out}; the same command goes on from there.")
+            raise typer.Exit(130) from None
+    scores = summarise(records, reference)
+    settings = {
+        "root": str(root),
+        "datasets": chosen,
+        "methods": names,
+        "densities": shares,
+        "seed": seed,
+        "jobs": jobs,
+        "parameters": {m: {f"{d:g}": p for d in shares if (p := parameters(m, d))} for m in names},
+    }
+    written = write_reports(out, records, scores, reference, settings)
+    for text_table in overall_tables(scores, reference):
+        output.print(_rich_table(text_table))
+    output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
+    _say_notes(records)
+    if failed := failures(records):
+        _say_failures(failed, len(records))
+        raise typer.Exit(1)
+
+
+def _from_table(table: ParameterTable | None, method: str, density: float) -> dict[str, float | str]:
+    return {} if table is None or table.method != method else table.at(density)
+
+
+def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[str, float | str]]:
+    """Parameters by method, from METHOD.KEY=VALUE."""
+    form = "METHOD.KEY=VALUE is taken, for example eed.lam=1e-4"
+    given: dict[str, dict[str, float | str]] = {}
+    for text in settings:
+        name, value = parse_setting(text, form)
+        method, _, key = name.rpartition(".")  # the method may be a file, with a point of its own
+        if not method or not key:
+            raise InputError(f"--set: {text!r} was given; {form}")
+        if method not in methods:
+            raise InputError(f"--set: {text!r} was given; its method is none of {', '.join(methods)}")
+        given.setdefault(method, {})[key] = value
+    return given
+
+
+def _rich_table(table: TextTable) -> Table:
+    drawn = Table(title=table.title)
+    drawn.add_column(table.headings[0], min_width=min(_METHOD_WIDTH, max(len(row[0]) for row in table.rows)))
+    for i, heading in enumerate(table.headings[1:], 1):
+        drawn.add_column(heading, justify="right", style="bold green" if i == R_COLUMN else None)
+    for row in table.rows:
+        drawn.add_row(*map(Text, row))
+    return drawn
+
+
+def _say_notes(records: list[Record]) -> None:
+    if noted := sum(bool(record.notes) for record in records):
+        say("Note:", "yellow", f"methods left notes on {noted} of {len(records)} runs; results.md lists them.")
+
+
+def _say_failures(failed: list[Record], total: int) -> None:
+    say("Failed:", "red", f"{len(failed)} of {total} runs; the same command tries them again.")
+    for record in failed[:_SHOWN_FAILURES]:
+        key = record.key
+        say("  ", "", f"{key.dataset}/{key.sample}, {100 * key.density:g} %, {key.method}: {record.error}")
+    if len(failed) > _SHOWN_FAILURES:
+        messages.print("   …")

@@ -1,0 +1,166 @@
+"""Folders of frames with ground truth: `<root>/<dataset>/<sample>/{image.png, flow.flo, mask_01.png, …}`.
+
+The truth of a sample is one of flow.flo, flow.png (KITTI), disp.pfm and disp.png (KITTI). mask_05.png marks the 5 % of
+the pixels that are given; for a share without such a file a mask is drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.io import StrPath, read_flow, read_image, read_mask
+from flowinpaint.masks import random_mask
+
+MaskKind = Literal["fixed", "random"]
+
+IMAGE = "image.png"
+TRUTHS = {"flow.flo": 2, "flow.png": 2, "disp.pfm": 1, "disp.png": 1}
+"""The files that may hold the truth, and their channels."""
+_MASK = re.compile(r"mask_(\d+(?:\.\d+)?)\.png")
+_LAYOUT = f"<root>/<dataset>/<sample>/{IMAGE} with {', '.join(TRUTHS)}"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """image (H, W, 3) or (H, W); truth (H, W, C), NaN where not valid (H, W); mask (H, W), the pixels given."""
+
+    image: npt.NDArray[Any]
+    truth: npt.NDArray[np.floating[Any]]
+    valid: npt.NDArray[np.bool_]
+    mask: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One frame of a data set, read when asked for."""
+
+    dataset: str
+    name: str
+    folder: Path
+    truth: str
+    masks: tuple[tuple[float, str], ...]
+    """Percentages and files of the fixed masks."""
+
+    def mask_file(self, density: float) -> Path | None:
+        """The fixed mask for a share of the pixels, or None."""
+        files = (name for percent, name in self.masks if math.isclose(percent, 100 * density, rel_tol=1e-6))
+        return next((self.folder / name for name in files), None)
+
+    def mask_kind(self, density: float) -> MaskKind:
+        """Whether the mask for a share of the pixels is a file or drawn."""
+        return "random" if self.mask_file(density) is None else "fixed"
+
+    def load(self, density: float, seed: int = 0, crop: int = 0) -> Frame:
+        """The frame with the fixed mask of that density, cut to what is valid, or else one that the seed decides.
+
+        A crop of n > 0 keeps the n×n pixels in the middle; a mask is then drawn inside of them.
+        """
+        image, (truth, valid) = read_image(self.folder / IMAGE), read_flow(self.folder / self.truth)
+        _check_size(self.folder / IMAGE, image, self.truth, truth)
+        channels = TRUTHS[self.truth]
+        fault = f"it has {truth.shape[2]} channels; in a file of this name {channels} are taken"
+        check_file(self.folder / self.truth, truth.shape[2] != channels and fault)
+        file = self.mask_file(density)
+        fixed = None if file is None else read_mask(file)
+        if file is not None and fixed is not None:
+            _check_size(file, fixed, self.truth, truth)
+        middle = _middle((truth.shape[0], truth.shape[1]), crop)
+        image, truth, valid = image[middle], truth[middle], valid[middle]
+        if fixed is None:
+            own_seed = stable_seed(self.dataset, self.name, f"{density:.6g}", str(seed))
+            mask = random_mask((valid.shape[0], valid.shape[1]), density, own_seed, valid)
+        else:
+            mask = fixed[middle] & valid
+        if not mask.any():
+            raise FileFormatError(f"{file}: no pixel that it marks is valid in {self.truth}; at least one is needed")
+        return Frame(image, truth, valid, mask)
+
+    def fingerprint(self, density: float) -> str:
+        """A hash of the contents of the files that `load` reads."""
+        files = [self.folder / IMAGE, self.folder / self.truth, self.mask_file(density)]
+        return file_hash(*(file for file in files if file is not None))
+
+
+def find_samples(root: StrPath, datasets: Collection[str] | None = None) -> list[Sample]:
+    """The samples below a root of data sets, or below a single data set, by name; of some data sets if so asked."""
+    root = Path(root)
+    if not root.is_dir():
+        found = "is a file" if root.exists() else "does not exist"
+        raise InputError(f"root: {root} {found}; a folder is taken: {_LAYOUT}.")
+    if (root / IMAGE).exists():
+        raise InputError(f"root: {root} is a single sample; a folder is taken that holds samples: {_LAYOUT}.")
+    children = _folders(root)
+    if any((child / IMAGE).exists() for child in children):
+        folders = {root.resolve().name: root}
+    else:
+        folders = {child.name: child for child in children}
+    if unknown := sorted(set(datasets or ()) - folders.keys()):
+        raise InputError(f"datasets: {unknown[0]!r} was given; {root} has {', '.join(folders) or 'none'}.")
+    chosen = [name for name in folders if datasets is None or name in datasets]
+    samples = [_sample(name, folder) for name in chosen for folder in _children(folders[name])]
+    if not samples:
+        raise InputError(f"root: {root} has no folders in it; expected is {_LAYOUT}.")
+    return samples
+
+
+def density_label(density: float) -> str:
+    """A share of pixels in per cent, as in the names of the mask files: 01, 05, 10, 0.5."""
+    percent = f"{100 * density:.6g}"
+    return percent if "." in percent else percent.zfill(2)
+
+
+def stable_seed(*parts: str) -> int:
+    """A seed that depends on the parts and on nothing else, such as the process or the order of work."""
+    digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def file_hash(*paths: Path) -> str:
+    """A hash of the contents of files, each with its length so that their borders count."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        data = path.read_bytes()
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def _children(dataset: Path) -> list[Path]:
+    if folders := _folders(dataset):
+        return folders
+    raise InputError(f"root: the data set {dataset} has no samples in it; expected is {_LAYOUT}.")
+
+
+def _sample(dataset: str, folder: Path) -> Sample:
+    names = sorted(path.name for path in folder.iterdir())
+    truths = [name for name in TRUTHS if name in names]
+    if IMAGE not in names or len(truths) != 1:
+        found = ", ".join(names[:8]) or "nothing"
+        raise FileFormatError(f"{folder}: found {found}; a sample has {IMAGE} and one of {', '.join(TRUTHS)}")
+    masks = [(float(match[1]), name) for name in names if (match := _MASK.fullmatch(name))]
+    return Sample(dataset, folder.name, folder, truths[0], tuple(masks))
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+
+
+def _middle(shape: tuple[int, int], crop: int) -> tuple[slice, slice]:
+    """The rows and columns of the middle crop×crop pixels, or all where there are fewer or crop is 0."""
+    rows, columns = (slice((n - crop) // 2, (n - crop) // 2 + crop) if 0 < crop < n else slice(None) for n in shape)
+    return rows, columns
+
+
+def _check_size(path: Path, array: npt.NDArray[Any], name: str, other: npt.NDArray[Any]) -> None:
+    if array.shape[:2] != other.shape[:2]:
+        (height, width), (h, w) = array.shape[:2], other.shape[:2]
+        raise FileFormatError(f"{path}: is {width}x{height} pixels (width x height), but {name} beside it is {w}x{h}")

@@ -1,0 +1,252 @@
+"""The steady state of diffusion inpainting, solved for: A u = 0 at unknown pixels, u = f at known ones.
+
+`solve_steady` is conjugate gradients preconditioned by a multigrid V-cycle, for any edge weights whose graph Laplacian
+is positive semi-definite: the anisotropic scheme of `stencil`, with its negative weights, and positive graphs alike.
+`steady_state` is the same as a differentiable function of f and of the weights, by the implicit-function theorem.
+
+The iteration runs in float32, where a 2D image's fields stay in the cache, and corrects itself by residuals that are
+computed in float64: x is gathered in float64, and whenever the residual has fallen a hundredfold it is replaced by the
+true one (van der Vorst and Ye, 2000). The search direction is kept, so nothing starts anew. Where weights differ by
+more than float32 can tell, it gains nothing, and the iteration goes on in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from flowinpaint.diffusion.grid import inner, pad
+from flowinpaint.diffusion.kernels import reference
+from flowinpaint.diffusion.multigrid import Multigrid
+from flowinpaint.diffusion.stencil import EDGES, divergence
+from flowinpaint.errors import InputError
+from flowinpaint.result import Solution, Status
+
+Report = Callable[[int, float], None]
+
+_SINGLE_PRECISION_STEPS = 64
+"""Iterations in float32 after which float64 takes over: weights that differ by more than float32 can tell."""
+_REPLACE_AT = 1e-2
+"""Fall of the residual after which it is computed anew."""
+_FUTILE_REPLACEMENTS = 5
+"""Replacements in a row that hardly lowered the true residual, after which the iteration gives up."""
+_UNSEEN_STEPS = 4
+"""Iterations on the GPU between two looks at the residual."""
+
+
+@torch.no_grad()
+def solve_steady(
+    f: Tensor,
+    c: Tensor,
+    weights: Tensor,
+    *,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    report: Report | None = None,
+) -> Solution:
+    """Solve for u (B, C, H, W) with u = f where c > 0 and Σ_q w_pq (u_q - u_p) = 0 elsewhere.
+
+    f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W) as from `stencil.edge_weights`; any floating type. Each channel
+    of each image ends at ‖(1-c) A u‖ ≤ tolerance · ‖(1-c) A c (f - m)‖, with m the mean of its known values: relative
+    to the residual of filling with m. Pixels that no path of edges ties to a known one become m. `report` is told the
+    iterations so far and the largest relative residual, which the solution's history lists too.
+    """
+    _check(f, c, weights, tolerance, max_iterations)
+    known = c > 0
+    w, given = weights.double(), torch.where(known, f, 0).double()
+    mean = given.sum((2, 3), keepdim=True) / known.sum((2, 3), keepdim=True).clamp(min=1)
+    given = torch.where(known, given - mean, 0)
+    right = divergence(w, given).masked_fill_(known, 0)
+    x, iterations, history, status = _conjugate_gradients(w, known, right, tolerance, max_iterations, report)
+    u = torch.where(known, f, (x + mean).to(f.dtype))
+    return Solution(u, iterations, history[-1], status, tuple(history))
+
+
+def steady_state(
+    f: Tensor, c: Tensor, weights: Tensor, *, tolerance: float = 1e-6, max_iterations: int = 1000
+) -> Tensor:
+    """The same u, differentiable with respect to f and the weights; the backward pass is one more solve.
+
+    With λ the solution of A λ = -g at unknown pixels, zero at known ones, for a gradient g at u:
+    dL/df = c (g + A λ) and dL/dw_pq = Σ_channels (λ_p - λ_q)(u_q - u_p). Warns where a solve did not converge.
+    """
+    u: Tensor = _SteadyState.apply(f, c, weights, tolerance, max_iterations)  # type: ignore[no-untyped-call]
+    return u
+
+
+class _SteadyState(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, f: Tensor, c: Tensor, weights: Tensor, tolerance: float, max_iterations: int) -> Tensor:
+        solution = solve_steady(f, c, weights, tolerance=tolerance, max_iterations=max_iterations)
+        solution.warn_unless_converged("steady_state", stacklevel=4)
+        ctx.save_for_backward(solution.u, c, weights)
+        ctx.limits = tolerance, max_iterations
+        return solution.u
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        u, c, weights = ctx.saved_tensors  # type: ignore[attr-defined]
+        tolerance, max_iterations = ctx.limits  # type: ignore[attr-defined]
+        known, w = c > 0, weights.double()
+        right = g.double().masked_fill(known, 0)
+        lam, iterations, history, status = _conjugate_gradients(w, known, right, tolerance, max_iterations, None)
+        Solution(lam, iterations, history[-1], status).warn_unless_converged("the gradient of steady_state", 3)
+        grad_f = torch.where(known, g + divergence(w, lam).to(g.dtype), 0)
+        return grad_f, None, _edge_products(lam, u.double()).to(weights.dtype), None, None
+
+
+def _edge_products(lam: Tensor, u: Tensor) -> Tensor:
+    """Σ_channels (λ_p - λ_q)(u_q - u_p) on every edge, (B, 4, H, W)."""
+    H, W = u.shape[-2:]
+    out = u.new_zeros(u.shape[0], len(EDGES), H, W)
+    for k, (dy, dx) in enumerate(EDGES):
+        near = (..., slice(0, H - dy), slice(max(0, -dx), W - max(0, dx)))
+        far = (..., slice(dy, H), slice(max(0, dx), W - max(0, -dx)))
+        out[:, k][near] = ((lam[near] - lam[far]) * (u[far] - u[near])).sum(1)
+    return out
+
+
+def _conjugate_gradients(
+    weights: Tensor, known: Tensor, right: Tensor, tolerance: float, max_iterations: int, report: Report | None
+) -> tuple[Tensor, int, list[float], Status]:
+    """Solve -A x = right at unknown pixels, in float64: x, the iterations, the relative residuals, the status."""
+    scale = torch.linalg.vector_norm(right, dim=(2, 3), keepdim=True)
+    if not (scale > 0).any():  # nothing flows in, so zero is a solution
+        return torch.zeros_like(right), 0, [0.0], "converged"
+    right = right / torch.where(scale > 0, scale, 1)
+
+    def begin(r: Tensor, dtype: torch.dtype) -> _Iteration:
+        return _Iteration(Multigrid(weights, known, right.shape[1], dtype), r.to(dtype))
+
+    x, r, norm = torch.zeros_like(right), right, 1.0
+    iteration = begin(r, torch.float32)
+    history, iterations, futile = [norm], 0, 0
+    while norm > tolerance and iterations < max_iterations and futile < _FUTILE_REPLACEMENTS:
+        iterations += iteration.advance(max_iterations - iterations)
+        estimate = iteration.residual()
+        too_long = iteration.single and iterations > _SINGLE_PRECISION_STEPS
+        if too_long or iterations == max_iterations or not estimate > max(0.9 * tolerance, _REPLACE_AT * norm):
+            candidate = x + inner(iteration.x)
+            candidate_r = (right + divergence(weights, candidate)).masked_fill_(known, 0)
+            before, estimate = norm, _largest_norm(candidate_r)
+            if estimate < norm:
+                x, r, norm = candidate, candidate_r, estimate
+                iteration.replace(r)
+            estimate = norm
+            gained = norm < 0.9 * before
+            futile = 0 if gained else futile + 1
+            if iteration.single and (too_long or not gained):
+                iteration, futile = begin(r, torch.float64), 0
+        history.append(estimate)
+        if report:
+            report(iterations, estimate)
+    status: Status = "max_iterations" if iterations == max_iterations else "stagnated"
+    if norm <= tolerance:
+        status = "converged"
+    return x * scale, iterations, history, status
+
+
+class _Iteration:
+    """Preconditioned conjugate gradients on padded fields of r's type, from x = 0 and a residual r (B, C, H, W)."""
+
+    def __init__(self, multigrid: Multigrid, r: Tensor) -> None:
+        self.multigrid = multigrid
+        self.r = pad(r)
+        self.x, self.p, self.q = (torch.zeros_like(self.r) for _ in range(3))
+        self.rz = torch.full_like(self.r[:, :, :1, :1], torch.inf)
+        self.norm = torch.ones_like(self.rz)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether it computes in float32."""
+        return self.r.dtype == torch.float32
+
+    def advance(self, at_most: int) -> int:
+        """Do one iteration, or on the GPU several before anyone looks, and return how many."""
+        if self.r.device.type != "cuda" or self.multigrid.kernels is reference:
+            self._step()
+            return 1
+        if self.graph is None:
+            self._step()  # compiles what there is to compile
+            self.graph = _record(self._step)
+            return 1
+        steps = min(_UNSEEN_STEPS, at_most)
+        for _ in range(steps):
+            self.graph.replay()
+        return steps
+
+    def residual(self) -> float:
+        """The largest ‖r‖ of all channels of all images."""
+        return float(self.norm.max())
+
+    def replace(self, r: Tensor) -> None:
+        """Take r (B, C, H, W) for the residual, x having been gathered."""
+        inner(self.r).copy_(r)
+        self.x.zero_()
+
+    def _step(self) -> None:
+        z = self.multigrid.cycle(self.r)
+        rz = _dot(self.r, z)
+        self.p.mul_(_ratio(rz, self.rz)).add_(z)
+        self.rz.copy_(rz)
+        self.multigrid.apply(self.p, self.q)
+        alpha = _ratio(rz, -_dot(self.p, self.q))
+        self.x.addcmul_(alpha, self.p)
+        self.r.addcmul_(alpha, self.q)
+        self.norm.copy_(_dot(self.r, self.r).sqrt())
+
+
+def _record(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """A CUDA graph of what `step` launches; unlike `torch.cuda.graph` it leaves PyTorch's cache of memory alone."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        step()
+        graph.capture_end()
+    torch.cuda.current_stream().wait_stream(stream)
+    return graph
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The product of each channel of each image, (B, C, 1, 1)."""
+    product: Tensor = torch.linalg.vecdot(a.flatten(2), b.flatten(2))
+    return product[..., None, None]
+
+
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    """The quotient, and zero for a channel that has nothing left to do."""
+    return torch.where(b > 0, a / b, 0)
+
+
+def _largest_norm(r: Tensor) -> float:
+    return float(torch.linalg.vector_norm(r, dim=(2, 3)).max())
+
+
+def _check(f: Tensor, c: Tensor, weights: Tensor, tolerance: float, max_iterations: int) -> None:
+    B, _, H, W = f.shape
+    if c.shape != (B, 1, H, W):
+        raise InputError(f"c: shape {tuple(c.shape)} was given; {(B, 1, H, W)} is taken beside f's {tuple(f.shape)}.")
+    if weights.shape != (B, len(EDGES), H, W):
+        raise InputError(
+            f"weights: shape {tuple(weights.shape)} was given; {(B, len(EDGES), H, W)} is taken beside f's "
+            f"{tuple(f.shape)}."
+        )
+    if not torch.isfinite(weights).all():
+        raise InputError("weights: some are not finite; finite ones are taken.")
+    check_limits(tolerance, max_iterations)
+
+
+def check_limits(tolerance: float, max_iterations: float) -> None:
+    """Raise InputError unless an iteration can end by these."""
+    if not 0 < tolerance < torch.inf:
+        raise InputError(f"tolerance: {tolerance} was given; a relative residual above 0 is taken.")
+    if not max_iterations >= 1 or max_iterations % 1:
+        raise InputError(f"max_iterations: {max_iterations} was given; a whole number of at least 1 is taken.")

@@ -1,0 +1,97 @@
+"""Means over data sets, and R: how a method's error compares with that of a reference method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.records import Record
+
+
+@dataclass(frozen=True)
+class Score:
+    """One method at one density on one data set, or, where dataset is None, over all of them.
+
+    On a data set the errors and seconds are means over its samples; over all, means of these means. None where no
+    sample was measured. ratio is R, the mean EPE over that of the reference method on the same samples; over all data
+    sets the geometric mean, None if one of them has none. Below 1 is better than the reference.
+    """
+
+    method: str
+    density: float
+    dataset: str | None
+    samples: int
+    failures: int
+    ratio: float | None
+    epe: float | None
+    epe_unknown: float | None
+    fl: float | None
+    over_1: float | None
+    over_3: float | None
+    seconds: float | None
+
+
+_MEANS = ("epe", "epe_unknown", "fl", "over_1", "over_3", "seconds")
+
+Group = dict[str, Record]
+"""Records of one method, density and data set, by sample."""
+
+
+def summarise(records: Iterable[Record], reference: str) -> list[Score]:
+    """Scores by density, then method, then data set, the one over all data sets last.
+
+    The records are those of one evaluation: of one method, density and sample there is one, and the last counts.
+    """
+    groups: dict[tuple[float, str, str], Group] = {}
+    for record in records:
+        key = record.key
+        groups.setdefault((key.density, key.method, key.dataset), {})[key.sample] = record
+    densities = sorted({density for density, _, _ in groups})
+    methods = list(dict.fromkeys(method for _, method, _ in groups))
+    datasets = list(dict.fromkeys(dataset for _, _, dataset in groups))
+    if reference not in methods:
+        raise InputError(f"reference: {reference!r} was given; measured are {', '.join(methods) or 'no methods'}.")
+    scores = []
+    for density in densities:
+        for method in methods:
+            own = []
+            for dataset in datasets:
+                group, base = groups.get((density, method, dataset), {}), groups.get((density, reference, dataset), {})
+                own.append(_score(method, density, dataset, group, base))
+            scores += [*own, _over_all(method, density, own)]
+    return scores
+
+
+def _score(method: str, density: float, dataset: str, group: Group, base: Group) -> Score:
+    measured = [record.measured for record in group.values() if record.measured is not None]
+    means = {name: _mean([getattr(m, name) for m in measured]) for name in _MEANS}
+    return Score(method, density, dataset, len(group), len(group) - len(measured), _ratio(group, base), **means)
+
+
+def _over_all(method: str, density: float, scores: Sequence[Score]) -> Score:
+    samples, failures = sum(s.samples for s in scores), sum(s.failures for s in scores)
+    means = {name: _mean([getattr(score, name) for score in scores]) for name in _MEANS}
+    return Score(method, density, None, samples, failures, geometric_mean([s.ratio for s in scores]), **means)
+
+
+def _ratio(group: Group, base: Group) -> float | None:
+    """Mean EPE over mean EPE on the samples where both methods succeeded; None without any, or over 0."""
+    pairs = [(record.measured, base[sample].measured) for sample, record in group.items() if sample in base]
+    errors = [(own.epe, other.epe) for own, other in pairs if own is not None and other is not None]
+    own_sum, other_sum = sum(own for own, _ in errors), sum(other for _, other in errors)
+    return own_sum / other_sum if other_sum > 0 else None
+
+
+def geometric_mean(values: Sequence[float | None]) -> float | None:
+    """Exp of the mean log; 0 if one of the values is, None if one is missing."""
+    present = [value for value in values if value is not None]
+    if not present or len(present) < len(values):
+        return None
+    return 0.0 if min(present) == 0 else math.exp(sum(map(math.log, present)) / len(present))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if present else None

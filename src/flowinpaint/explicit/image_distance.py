@@ -1,0 +1,30 @@
+"""How far apart two pixels are when their colours count: what AMLE and Laplace–Beltrami measure lengths with."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from flowinpaint.errors import InputError
+
+COLOUR_RANGE = 255.0
+"""Colours are compared on this scale, beside lengths in pixels; λ and the references' defaults are made for it."""
+
+
+def image_distance(colour_squared: Tensor, length_squared: Tensor | float, lam: float, distance: int) -> Tensor:
+    """Distance between pixels x and y with colours I (Raad et al., IPOL 2020), elementwise.
+
+    colour_squared: ‖I(x) - I(y)‖², the mean over the colour channels of the squared difference, colours in [0, 255].
+    length_squared: ‖x - y‖² in pixels. lam: λ, the weight of the length.
+
+    distance 1: √((1-λ)‖I(x) - I(y)‖² + λ‖x - y‖²), the geodesic one
+    distance 2: (1-λ)‖I(x) - I(y)‖ + λ‖x - y‖
+    distance 3: (1-λ)‖I(x) - I(y)‖² + λ‖x - y‖²
+    """
+    if not 1e-12 <= lam <= 1:
+        raise InputError(f"lam: {lam} was given; a weight of the length from 1e-12 to 1 is taken.")
+    if distance not in (1, 2, 3):
+        raise InputError(f"distance: {distance} was given; 1, 2 or 3 is taken.")
+    if distance == 2:
+        return (1 - lam) * colour_squared.sqrt() + lam * length_squared**0.5
+    squared = (1 - lam) * colour_squared + lam * length_squared
+    return squared.sqrt() if distance == 1 else squared

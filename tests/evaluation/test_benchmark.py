@@ -1,0 +1,259 @@
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import flowinpaint as fi
+from flowinpaint import api
+from flowinpaint.data.folder import find_samples
+from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.evaluation import Record, evaluate
+from flowinpaint.evaluation.benchmark import Step
+from flowinpaint.explicit.nearest import nearest
+from flowinpaint.result import Solution
+from frame_folder import make_root
+
+METHODS = ["nearest", "harmonic"]
+Calls = list[tuple[str, float]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_root(tmp_path / "frames")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """What is computed: a method "counted", like nearest, that notes each of its calls."""
+    made: Calls = []
+
+    def counted(image: torch.Tensor, f: torch.Tensor, c: torch.Tensor, *, gain: float = 1.0, **_: Any) -> Solution:
+        made.append(("counted", gain))
+        solution = nearest(image, f, c)
+        return Solution(solution.u * gain)
+
+    monkeypatch.setitem(api.EXPLICIT, "counted", api.ExplicitMethod("", counted))
+    return made
+
+
+def without_seconds(records: list[Record]) -> list[Record]:
+    return [replace(r, measured=r.measured and replace(r.measured, seconds=0)) for r in records]
+
+
+def test_every_sample_density_and_method_has_a_record_with_the_errors_of_inpaint(root: Path) -> None:
+    records = evaluate(root, METHODS, [0.1, 0.3])
+    places = [(r.key.dataset, r.key.sample, r.key.density, r.key.method) for r in records]
+    samples = [(s.dataset, s.name) for s in find_samples(root)]
+    assert places == [(*sample, density, method) for sample in samples for density in (0.1, 0.3) for method in METHODS]
+    for record in records:
+        sample = next(s for s in find_samples(root) if (s.dataset, s.name) == (record.key.dataset, record.key.sample))
+        frame = sample.load(record.key.density)
+        result = fi.inpaint(frame.image, frame.truth, frame.mask, record.key.method)
+        error = np.linalg.norm(result.flow - frame.truth, axis=2)
+        length = np.linalg.norm(frame.truth, axis=2)
+        measured = record.measured
+        assert measured is not None
+        assert measured.epe == pytest.approx(error[frame.valid].mean())
+        assert measured.epe_unknown == pytest.approx(error[frame.valid & ~frame.mask].mean())
+        wrong = (error > 3) & (error > 0.05 * length)
+        assert measured.fl == pytest.approx(100 * wrong[frame.valid].mean())
+        assert measured.over_1 == pytest.approx(100 * (error > 1)[frame.valid].mean())
+        assert measured.over_3 == pytest.approx(100 * (error > 3)[frame.valid].mean())
+        assert measured.iterations == result.info["iterations"]
+        assert measured.status == result.info["status"]
+        assert record.key.mask == ("fixed" if record.key.density == 0.1 else "random")
+
+
+def test_data_sets_can_be_chosen_and_the_seed_moves_drawn_masks_only(root: Path) -> None:
+    first = evaluate(root, ["nearest"], [0.1, 0.3], datasets=["B"], seed=1)
+    second = evaluate(root, ["nearest"], [0.1, 0.3], datasets=["B"], seed=2)
+    assert {r.key.dataset for r in first} == {"B"}
+    for a, b in zip(first, second, strict=True):
+        assert a.measured is not None
+        assert b.measured is not None
+        assert (a.measured.epe == b.measured.epe) == (a.key.mask == "fixed")
+
+
+def test_several_processes_give_the_same_records(root: Path) -> None:
+    alone = evaluate(root, METHODS, [0.1, 0.3])
+    assert without_seconds(evaluate(root, METHODS, [0.1, 0.3], jobs=2)) == without_seconds(alone)
+
+
+def test_a_second_call_computes_only_what_is_new(root: Path, tmp_path: Path, calls: Calls) -> None:
+    out = tmp_path / "out"
+    first = evaluate(root, ["counted"], [0.1], out=out)
+    assert len(calls) == 4
+    assert evaluate(root, ["counted"], [0.1], out=out) == first  # the seconds too
+    assert len(calls) == 4
+    more = evaluate(root, ["counted"], [0.1, 0.3], out=out)
+    assert len(calls) == 8
+    assert [record for record in more if record.key.density == 0.1] == first
+    evaluate(root, ["counted"], [0.1], out=out, fresh=True)
+    assert len(calls) == 12
+
+
+def test_what_was_stopped_goes_on(root: Path, tmp_path: Path, calls: Calls) -> None:
+    def stop(step: Step) -> None:
+        if step.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(root, ["counted"], [0.1], out=tmp_path / "out", progress=stop)
+    assert len(calls) == 3
+    assert len(evaluate(root, ["counted"], [0.1], out=tmp_path / "out")) == 4
+    assert len(calls) == 4
+
+
+def test_changed_files_parameters_seeds_and_versions_are_computed_again(
+    root: Path, tmp_path: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def computed(**options: Any) -> int:
+        before = len(calls)
+        evaluate(root, ["counted"], [0.1], out=out, **options)
+        return len(calls) - before
+
+    assert computed() == 4
+    fi.write_image(root / "A" / "one" / "image.png", np.zeros((20, 30), np.uint8))
+    assert computed() == 1
+    fi.write_mask(root / "B" / "one" / "mask_10.png", fi.random_mask((20, 30), 0.1, 77))
+    assert computed() == 1
+    assert computed(parameters=lambda method, density: {"gain": 1.5}) == 4
+    assert computed(parameters=lambda method, density: {"gain": 1.5}) == 0
+    assert computed(seed=1) == 4
+    monkeypatch.setattr("flowinpaint.evaluation.benchmark.__version__", "next")
+    assert computed() == 4
+    assert computed() == 0
+
+
+def test_parameters_are_by_method_and_density(root: Path, calls: Calls) -> None:
+    evaluate(
+        root,
+        ["counted", "nearest"],
+        [0.1, 0.3],
+        datasets=["A"],
+        parameters=lambda method, density: {"gain": 10 * density} if method == "counted" else {},
+    )
+    assert calls == [("counted", 1.0), ("counted", 3.0)] * 2
+
+
+def test_a_failure_is_recorded_the_rest_goes_on_and_it_is_tried_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fragile(image: torch.Tensor, f: torch.Tensor, c: torch.Tensor, **_: Any) -> Solution:
+        if f.shape[1] == 1:
+            raise RuntimeError("no disparities today")
+        return nearest(image, f, c)
+
+    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))
+    (root / "A" / "two" / "flow.png").write_bytes(b"broken")
+    records = evaluate(root, ["fragile", "nearest"], [0.1], out=tmp_path / "out")
+    failed = {(r.key.dataset, r.key.sample, r.key.method): r.error for r in records if r.measured is None}
+    assert failed.keys() == {
+        ("B", "one", "fragile"), ("B", "three", "fragile"), ("A", "two", "fragile"), ("A", "two", "nearest")
+    }  # fmt: skip
+    assert failed["B", "one", "fragile"] == "RuntimeError: no disparities today"
+    assert failed["A", "two", "nearest"].endswith("flow.png: this is not a PNG file")
+    assert sum(r.measured is not None for r in records) == 4
+
+    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", nearest))
+    again: list[Step] = []
+    evaluate(root, ["fragile", "nearest"], [0.1], out=tmp_path / "out", progress=again.append)
+    assert again[0] == Step(4, 8)
+    assert len(again) == 5
+
+
+def test_warnings_become_notes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def loud(image: torch.Tensor, f: torch.Tensor, c: torch.Tensor, **_: Any) -> Solution:
+        for _i in range(3):
+            warnings.warn("matches were thinned", stacklevel=1)
+        return nearest(image, f, c)
+
+    monkeypatch.setitem(api.EXPLICIT, "loud", api.ExplicitMethod("", loud))
+    for record in evaluate(root, ["loud"], [0.1]):  # pytest turns a warning that escapes into an error
+        assert record.notes == ["matches were thinned"]
+    stopped = evaluate(root, ["harmonic"], [0.1], parameters=lambda method, density: {"max_iterations": 1})
+    assert all(r.notes and r.measured is not None and r.measured.status == "max_iterations" for r in stopped)
+
+
+def test_progress_counts_up_and_says_when_a_method_is_through_with_a_data_set(root: Path) -> None:
+    steps: list[Step] = []
+    evaluate(root, METHODS, [0.1], progress=steps.append)
+    assert [step.done for step in steps] == list(range(9))
+    assert {step.total for step in steps} == {8}
+    through = [(s.record.key.dataset, s.record.key.method) for s in steps if s.record is not None and s.left == 0]
+    assert through == [("A", "nearest"), ("A", "harmonic"), ("B", "nearest"), ("B", "harmonic")]
+
+
+def test_pictures_show_every_method_and_are_drawn_again_when_missing(root: Path, tmp_path: Path, calls: Calls) -> None:
+    out = tmp_path / "out"
+    evaluate(root, ["counted"], [0.1, 0.005], out=out, datasets=["A"])
+    evaluate(root, ["counted", "nearest"], [0.1, 0.005], out=out, datasets=["A"], pictures=True)
+    pictures = sorted((out / "previews" / "A").iterdir())
+    assert [p.name for p in pictures] == ["one_0.5.png", "one_10.png", "two_0.5.png", "two_10.png"]
+    assert all(fi.read_image(picture).std() > 10 for picture in pictures)
+    before = len(calls)
+    evaluate(root, ["counted", "nearest"], [0.1, 0.005], out=out, datasets=["A"], pictures=True)
+    assert len(calls) == before
+    drawn = fi.read_image(pictures[1])
+    pictures[1].unlink()
+    evaluate(root, ["counted", "nearest"], [0.1, 0.005], out=out, datasets=["A"], pictures=True)
+    assert len(calls) == before + 1
+    assert fi.read_image(pictures[1]).shape == drawn.shape
+
+
+def test_weights_in_a_file_count_by_their_content(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    keys = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(width=4)), path)
+        (record,) = evaluate(root / "A", [str(path)], [0.1], out=tmp_path / "out")[:1]
+        assert record.measured is not None
+        keys.append(record.key.weights)
+    assert "" not in keys
+    assert keys[0] != keys[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"methods": []}, "methods: none was given"),
+        ({"methods": ["magic"]}, "methods: 'magic' was given; .*nearest"),
+        ({"methods": ["neuroexplicit-paper"]}, "methods: 'neuroexplicit-paper' is not ready"),
+        ({"methods": ["no.safetensors"]}, "methods: 'no.safetensors' was given, but there is no such file"),
+        ({"densities": []}, "densities: none"),
+        ({"densities": [0.1, 5]}, "densities: 5 was given; shares"),
+        ({"datasets": ["C"]}, "datasets: 'C'"),
+        ({"jobs": 0}, "jobs: 0 was given"),
+        ({"device": "abacus"}, "device: 'abacus'"),
+        ({"parameters": lambda method, density: {"lam": 1}}, "lam: is no parameter of 'nearest'"),
+        ({"pictures": True}, "pictures: True was given without out"),
+    ],
+)
+def test_bad_arguments_are_named_before_anything_is_written(
+    root: Path, tmp_path: Path, options: dict[str, Any], fault: str
+) -> None:
+    arguments: dict[str, Any] = {"methods": ["nearest"], "densities": [0.1], "out": tmp_path / "out"} | options
+    if "pictures" in options:
+        del arguments["out"]
+    with pytest.raises(InputError, match=fault):
+        evaluate(root, **arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_to_write_to_must_be_one_and_lie_outside_the_root(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="is a file; a folder"):
+        evaluate(root, ["nearest"], [0.1], out=tmp_path / "file")
+    with pytest.raises(InputError, match="lies in the root"):
+        evaluate(root, ["nearest"], [0.1], out=root / "out")
+    assert not (root / "out").exists()
+    (root / "A" / "one" / "image.png").unlink()
+    with pytest.raises(FileFormatError, match=r"a sample has image\.png"):
+        evaluate(root, ["nearest"], [0.1])

@@ -1,0 +1,98 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.records import Measurement, Record, RunKey, open_store
+
+KEY = RunKey("A", "one", 0.05, 0, "fixed", 0, "eed", {"lam": 1e-4}, "cpu", "abc", "", "1.0")
+MEASURED = Measurement(0.5, 0.55, 1.0, 4.0, 1.5, 0.1, 12, 1e-7, "converged", 1)
+
+
+def test_records_come_back_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    record = Record(KEY, MEASURED, notes=["a note – with more than ASCII"])
+    with open_store(path) as store:
+        assert store.find(KEY) is None
+        store.add(record)
+        assert store.find(KEY) == record
+        assert path.read_bytes().endswith(b"\n")  # at once, not when the store is closed
+    with open_store(path) as store:
+        assert store.find(KEY) == record
+    with open_store(path, fresh=True) as store:
+        assert store.find(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dataset": "B"},
+        {"sample": "two"},
+        {"density": 0.1},
+        {"seed": 1},
+        {"mask": "random"},
+        {"crop": 8},
+        {"method": "nearest"},
+        {"parameters": {"lam": 2e-4}},
+        {"device": "cuda"},
+        {"inputs": "abd"},
+        {"weights": "w"},
+        {"version": "1.1"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_part_of_the_key_counts(change: dict[str, object]) -> None:
+    with open_store(None) as store:
+        store.add(Record(KEY, MEASURED))
+        assert store.find(replace(KEY, **change)) is None  # type: ignore[arg-type]
+
+
+def test_the_order_of_parameters_does_not_count() -> None:
+    with open_store(None) as store:
+        store.add(Record(replace(KEY, parameters={"a": 1, "b": 2}), MEASURED))
+        assert store.find(replace(KEY, parameters={"b": 2, "a": 1})) is not None
+
+
+def test_failures_are_not_found_so_that_they_are_tried_again(tmp_path: Path) -> None:
+    with open_store(tmp_path / "r.jsonl") as store:
+        store.add(Record(KEY, error="it broke"))
+        assert store.find(KEY) is None
+        store.add(Record(KEY, MEASURED))
+    with open_store(tmp_path / "r.jsonl") as store:
+        assert store.find(KEY) == Record(KEY, MEASURED)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 30])
+def test_a_torn_last_line_is_lost_and_harms_no_other(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "r.jsonl"
+    first, second, third = (replace(KEY, sample=name) for name in ("1", "2", "3"))
+    with open_store(path) as store:
+        store.add(Record(first, MEASURED))
+        store.add(Record(second, MEASURED))
+    path.write_bytes(path.read_bytes()[:-cut])
+    with open_store(path) as store:
+        store.add(Record(third, MEASURED))
+    with open_store(path) as store:
+        assert [store.find(key) is not None for key in (first, second, third)] == [True, False, True]
+
+
+def test_lines_of_other_kinds_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"old": 1}\n[]\n3\n\nnot json\n{"key": {}, "measured": null, "error": "", "notes": []}\n')
+    with open_store(path) as store:
+        store.add(Record(KEY, MEASURED))
+    with open_store(path) as store:
+        assert store.find(KEY) is not None
+
+
+def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl", reason="no file locks on this system")
+    with (
+        open_store(tmp_path / "r.jsonl") as store,
+        pytest.raises(InputError, match=r"r\.jsonl: another run is writing to it"),
+        open_store(tmp_path / "r.jsonl", fresh=True),
+    ):
+        pass
+    with open_store(tmp_path / "r.jsonl") as store:
+        store.add(Record(KEY, MEASURED))

@@ -1,0 +1,87 @@
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flowinpaint.evaluation import Record, evaluate, summarise
+from flowinpaint.evaluation.report import as_csv, as_json, as_markdown, dataset_tables, overall_tables, write_reports
+from flowinpaint.evaluation.summary import Score
+from frame_folder import make_root
+
+SETTINGS = {"seed": 0}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """Two methods on two data sets; one run failed, one left a note with the letters that separate cells."""
+    found = evaluate(make_root(tmp_path_factory.mktemp("frames") / "root"), ["nearest", "harmonic"], [0.1, 0.3])
+    found[0] = Record(found[0].key, error="it broke, badly")
+    found[1] = replace(found[1], notes=['one | "two", three'])
+    return found
+
+
+@pytest.fixture(scope="module")
+def scores(records: list[Record]) -> list[Score]:
+    return summarise(records, "harmonic")
+
+
+def test_tables_are_by_density_and_in_the_order_of_r(scores: list[Score]) -> None:
+    tables = overall_tables(scores, "harmonic")
+    assert [table.title.split(",")[0] for table in tables] == ["10 % given", "30 % given"]
+    for table, density in zip(tables, (0.1, 0.3), strict=True):
+        ratios = {s.method: s.ratio for s in scores if s.density == density and s.dataset is None}
+        assert table.headings[:3] == ["method", "R", "EPE"]
+        assert [float(row[1]) for row in table.rows] == sorted(float(row[1]) for row in table.rows)
+        assert {row[0]: row[1] for row in table.rows} == {m: f"{r:.3f}" for m, r in ratios.items()}
+    assert tables[0].headings[-1] == "failed"
+    assert [row[-1] for row in tables[0].rows if row[0] == "nearest"] == ["1"]
+    assert "failed" not in tables[1].headings
+    assert len(dataset_tables(scores)) == 4
+
+
+def test_missing_figures_are_dashes_and_come_last(records: list[Record]) -> None:
+    failed = [Record(r.key, error="no") if r.key.method == "nearest" else r for r in records]
+    rows = overall_tables(summarise(failed, "harmonic"), "harmonic")[0].rows
+    assert rows[1][:3] == ["nearest", "–", "–"]
+
+
+def test_the_csv_has_a_line_per_run_that_reads_back(records: list[Record]) -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(records))))
+    assert len(rows) == len(records) == 16
+    for row, record in zip(rows, records, strict=True):
+        assert (row["dataset"], row["method"]) == (record.key.dataset, record.key.method)
+        assert row["epe"] == ("" if record.measured is None else str(record.measured.epe))
+        assert row["error"] == record.error
+    assert rows[1]["notes"] == 'one | "two", three'
+
+
+def test_the_json_holds_versions_settings_and_everything_measured(records: list[Record], scores: list[Score]) -> None:
+    content = json.loads(json.dumps(as_json(records, scores, "harmonic", SETTINGS), allow_nan=False))
+    assert len(content["records"]) == len(records)
+    assert content["records"][2]["key"]["sample"] == "one"
+    assert content["settings"] == SETTINGS
+    assert content["reference"] == "harmonic"
+    assert {"flowinpaint", "torch", "numpy", "device", "device_name"} <= content["machine"].keys()
+    assert len(content["scores"]) == len(scores)
+
+
+def test_the_markdown_has_r_in_bold_and_the_failures(records: list[Record], scores: list[Score]) -> None:
+    changed = [replace(r, key=replace(r.key, parameters={"lam": 1e-4})) for r in records]
+    text = as_markdown(changed, scores, "harmonic", SETTINGS)
+    ratio = next(s.ratio for s in scores if (s.method, s.dataset, s.density) == ("nearest", "B", 0.3))
+    assert f"| nearest | **{ratio:.3f}** |" in text
+    assert "A/one, 10 %, nearest FAILED: it broke, badly" in text
+    assert "- nearest, 30 %: lam=0.0001" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in tables} <= {9, 10, 11}
+
+
+def test_three_files_are_written_and_replaced(records: list[Record], scores: list[Score], tmp_path: Path) -> None:
+    (tmp_path / "results.md").write_text("old")
+    written = write_reports(tmp_path, records, scores, "harmonic", SETTINGS)
+    assert {p.name for p in tmp_path.iterdir()} == {"results.json", "results.csv", "results.md"}
+    assert sorted(tmp_path.iterdir()) == sorted(written)
+    assert (tmp_path / "results.md").read_text().startswith("# Evaluation")
