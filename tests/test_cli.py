@@ -76,7 +76,7 @@ def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None
         "fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--set", "max_iterations=1"
     )
     assert code == 0
-    assert "Warning: eed stopped after" in stderr
+    assert "Warning: laplace-beltrami stopped after" in stderr
 
 
 def test_pixels_that_the_file_does_not_know_stay_unknown_whatever_the_mask_says(folder: Path) -> None:
@@ -96,9 +96,7 @@ def test_filled_values_that_a_format_cannot_hold_are_cut_and_counted(folder: Pat
     disparity = np.where(rng.random((24, 33, 1)) < 0.2, 1 / 256, 200).astype(np.float32)
     fi.write_flow(folder / "disparity.pfm", np.where(rng.random((24, 33, 1)) < 0.2, disparity, np.nan))
     out = folder / "o.png"
-    code, _, stderr = run(
-        "fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--set", "max_iterations=300"
-    )
+    code, _, stderr = run("fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--method", "eed")
     assert code == 0
     assert "filled vectors were cut" in stderr
     dense, valid = fi.read_flow(out)
@@ -220,10 +218,10 @@ def test_parameters_from_a_file_are_those_of_the_nearest_density_and_set_overrid
         return (folder / "o.flo").read_bytes()
 
     from_file = filled("--params", folder / "params.json")
-    assert from_file == filled("--set", "lam=1e-2", "--set", "alpha=0.2")
-    assert from_file != filled()
+    assert from_file == filled("--method", "eed", "--set", "lam=1e-2", "--set", "alpha=0.2")
+    assert from_file != filled("--method", "eed")
     both = filled("--params", folder / "params.json", "--set", "lam=3e-3")
-    assert both == filled("--set", "lam=3e-3", "--set", "alpha=0.2")
+    assert both == filled("--method", "eed", "--set", "lam=3e-3", "--set", "alpha=0.2")
 
 
 def test_parameters_of_another_method_are_refused(folder: Path) -> None:

@@ -76,9 +76,9 @@ def test_half_sweeps_agree(name: str, size: tuple[int, int], axis: int, parity: 
 
 def test_a_line_longer_than_one_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels, device = backend("gpu")
-    monkeypatch.setattr(kernels, "_LONGEST_SCAN", 4)
-    level = build_levels(*random_graph(2, 7, 19, seed=4), reference, torch.float64)[0]
-    for axis in (0, 1):
+    monkeypatch.setattr(kernels, "_LONGEST_SCAN", 32)
+    for axis, size in enumerate([(3, 67), (140, 9)]):
+        level = build_levels(*random_graph(2, *size, seed=4), reference, torch.float64)[0]
         u, f = fields(level, 5)
         ours = u.to(device)
         kernels.half_sweep(on(device, level), ours, f.to(device), axis, 0)

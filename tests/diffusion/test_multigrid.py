@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import pad
-from flowinpaint.diffusion.multigrid import Multigrid
+from flowinpaint.diffusion.multigrid import build_multigrid
 from helpers import generator, random_graph
 
 
@@ -17,7 +17,7 @@ def random_residual(known: Tensor, seed: int) -> Tensor:
 @pytest.mark.parametrize("size", [(13, 18), (40, 33), (2, 50)])
 def test_a_cycle_is_symmetric_and_positive(size: tuple[int, int], negative: bool) -> None:
     weights, known = random_graph(2, *size, seed=1, negative=negative)
-    multigrid = Multigrid(weights, known, 2, torch.float64)
+    multigrid = build_multigrid(weights, known, 2, torch.float64)
     r, s = random_residual(known, 2), random_residual(known, 3)
     Mr, Ms = multigrid.cycle(r).clone(), multigrid.cycle(s).clone()
     torch.testing.assert_close((Mr * s).sum((2, 3)), (r * Ms).sum((2, 3)), rtol=1e-9, atol=1e-9)
@@ -26,7 +26,7 @@ def test_a_cycle_is_symmetric_and_positive(size: tuple[int, int], negative: bool
 
 def test_a_cycle_is_linear() -> None:
     weights, known = random_graph(1, 21, 30, seed=4)
-    multigrid = Multigrid(weights, known, 2, torch.float64)
+    multigrid = build_multigrid(weights, known, 2, torch.float64)
     r, s = random_residual(known, 5), random_residual(known, 6)
     expected = 2 * multigrid.cycle(r).clone() - multigrid.cycle(s).clone()
     torch.testing.assert_close(multigrid.cycle(2 * r - s), expected, rtol=1e-9, atol=1e-9)
@@ -41,7 +41,7 @@ def test_cycles_alone_solve_the_laplacian_at_any_size(side: int, given: str, rat
     known[..., 5, :] = True
     if given == "a pixel":
         known[..., 5, 8:] = known[..., 5, :7] = False
-    multigrid = Multigrid(weights, known, 2, torch.float64)
+    multigrid = build_multigrid(weights, known, 2, torch.float64)
     r = random_residual(known, 7)
     applied, norms = torch.zeros_like(r), []
     for _ in range(10):

@@ -218,7 +218,7 @@ def test_gradients_of_the_anisotropic_operator() -> None:
 
 def test_known_values_off_the_mask_have_no_gradient() -> None:
     f, c, weights = problem(9, 9, seed=20)
-    steady_state(f.requires_grad_(), c, weights).square().sum().backward()
+    steady_state(f.requires_grad_(), c, weights).square().sum().backward()  # type: ignore[no-untyped-call]
     assert f.grad is not None
     assert not f.grad[(c == 0).expand_as(f)].any()
     assert f.grad[(c > 0).expand_as(f)].all()

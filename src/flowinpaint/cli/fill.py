@@ -27,6 +27,8 @@ from flowinpaint.io import (
 from flowinpaint.result import Info
 from flowinpaint.sheet import preview as draw_preview
 
+DEFAULT_METHOD = "laplace-beltrami"
+
 
 def command(
     image: Annotated[Path, typer.Argument(help="The image the field belongs to.")],
@@ -37,7 +39,12 @@ def command(
         typer.Option(help="Known pixels, non-zero in a PNG. Without it, those the flow file marks as valid."),
     ] = None,
     invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Non-zero in the mask means unknown.")] = False,
-    method: Annotated[str, typer.Option(help="See 'flowinpaint methods'; or a .safetensors file.")] = "eed",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=f"See 'flowinpaint methods'; or a .safetensors file. By default that of --params, or {DEFAULT_METHOD}."
+        ),
+    ] = None,
     preview: Annotated[Path | None, typer.Option(help="Also draw image, given vectors and result here.")] = None,
     setting: Annotated[
         list[str] | None,
@@ -48,8 +55,9 @@ def command(
 ) -> None:
     """Fill a sparse field, guided by an image."""
     overrides = dict(parse_setting(text) for text in setting or [])
-    api.check_parameters(method, overrides)
     table = None if params is None else read_parameters(params)
+    method = method or (DEFAULT_METHOD if table is None else table.method)
+    api.check_parameters(method, overrides)
     if table is not None and table.method != method:
         raise InputError(f"{params}: holds parameters of {table.method}; those of the method {method} are taken")
     _check_distinct(out, preview, inputs=[image, flow, mask, params])

@@ -8,6 +8,7 @@ a time, and the way up mirrors the way down, which keeps the cycle symmetric as 
 from __future__ import annotations
 
 from types import ModuleType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,39 +23,44 @@ after it."""
 _COARSEST_ROUNDS = 2
 
 
-class Multigrid:
-    """The hierarchy for weights (B, 4, H, W) and known pixels (B, 1, H, W), with work space for C channels."""
+class Grid(NamedTuple):
+    """A level with its work space: solution, right-hand side, residual and zero, each (B, C, H+2, W+2)."""
 
-    def __init__(
-        self,
-        weights: Tensor,
-        known: Tensor,
-        channels: int,
-        dtype: torch.dtype = torch.float32,
-        kernels: ModuleType | None = None,
-    ) -> None:
-        self.kernels = kernels or kernels_for(weights.device)
-        self.levels = build_levels(weights, known, self.kernels, dtype)
-        self._fields = [_Fields(level, channels) for level in self.levels]
+    level: Level
+    u: Tensor
+    f: Tensor
+    r: Tensor
+    zero: Tensor
+
+
+class Multigrid:
+    """A hierarchy of grids, finest first; `build_multigrid` makes one."""
+
+    def __init__(self, grids: list[Grid], kernels: ModuleType) -> None:
+        self.grids, self.kernels = grids, kernels
 
     def apply(self, u: Tensor, out: Tensor) -> None:
         """Write -A u to `out`, both padded (B, C, H+2, W+2)."""
-        self.kernels.residual(self.levels[0], u, self._fields[0].zero, out)
+        self.kernels.residual(self.grids[0].level, u, self.grids[0].zero, out)
 
     def cycle(self, r: Tensor) -> Tensor:
         """About A⁻¹ r, for a padded r (B, C, H+2, W+2); the result is overwritten by the next call."""
         return self._cycle(0, r)
 
+    def part(self, b: int, c: int) -> Multigrid:
+        """The hierarchy of one channel of one image: views that share their memory with this."""
+        return Multigrid([_view(grid, b, c) for grid in self.grids], self.kernels)
+
     def _cycle(self, number: int, f: Tensor) -> Tensor:
-        level, fields = self.levels[number], self._fields[number]
-        u = fields.u.zero_()
+        level, u, _, r, _ = self.grids[number]
+        self.kernels.clear(u)
         if level.p is None:
             self._relax(level, u, f, (*_DOWN, *_UP) * _COARSEST_ROUNDS)
             return u
         self._relax(level, u, f, _DOWN)
-        below = self._fields[number + 1].f
-        self.kernels.residual(level, u, f, fields.r)
-        self.kernels.restrict(level, fields.r, below)
+        below = self.grids[number + 1].f
+        self.kernels.residual(level, u, f, r)
+        self.kernels.restrict(level, r, below)
         self.kernels.prolong_add(level, self._cycle(number + 1, below), u)
         self._relax(level, u, f, _UP)
         return u
@@ -64,9 +70,24 @@ class Multigrid:
             self.kernels.half_sweep(level, u, f, axis, parity)
 
 
-class _Fields:
-    """Work space of a level: solution, right-hand side, residual and zero, each (B, C, H+2, W+2)."""
-
-    def __init__(self, level: Level, channels: int) -> None:
+def build_multigrid(
+    weights: Tensor,
+    known: Tensor,
+    channels: int,
+    dtype: torch.dtype = torch.float32,
+    kernels: ModuleType | None = None,
+) -> Multigrid:
+    """The hierarchy for weights (B, 4, H, W) and known pixels (B, 1, H, W), with work space for C channels."""
+    kernels = kernels or kernels_for(weights.device)
+    grids = []
+    for level in build_levels(weights, known, kernels, dtype):
         shape = (level.d.shape[0], channels, *level.d.shape[2:])
-        self.u, self.f, self.r, self.zero = (level.d.new_zeros(shape) for _ in range(4))
+        grids.append(Grid(level, *(level.d.new_zeros(shape) for _ in range(4))))
+    return Multigrid(grids, kernels)
+
+
+def _view(grid: Grid, b: int, c: int) -> Grid:
+    d, w, pivots, p = grid.level.d, grid.level.w, grid.level.pivots, grid.level.p
+    level = Level(d[b : b + 1], w[b : b + 1], pivots[b : b + 1], None if p is None else p[b : b + 1])
+    u, f, r, zero = (x[b : b + 1, c : c + 1] for x in grid[1:])
+    return Grid(level, u, f, r, zero)

@@ -25,9 +25,11 @@ from torch import Tensor
 
 from flowinpaint.diffusion.pyramid import build_pyramid, upsample
 from flowinpaint.errors import InputError
-from flowinpaint.explicit.image_distance import COLOUR_RANGE, image_distance
+from flowinpaint.explicit.image_distance import image_distance
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
+COLOUR_RANGE = 255.0
+"""Colours are compared on this scale, beside lengths in pixels: the default λ is made for it."""
 SWEEPS_AT_ONCE = 20
 """Sweeps between two reports of progress."""
 

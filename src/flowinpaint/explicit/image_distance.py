@@ -6,14 +6,11 @@ from torch import Tensor
 
 from flowinpaint.errors import InputError
 
-COLOUR_RANGE = 255.0
-"""Colours are compared on this scale, beside lengths in pixels; λ and the references' defaults are made for it."""
-
 
 def image_distance(colour_squared: Tensor, length_squared: Tensor | float, lam: float, distance: int) -> Tensor:
     """Distance between pixels x and y with colours I (Raad et al., IPOL 2020), elementwise.
 
-    colour_squared: ‖I(x) - I(y)‖², the mean over the colour channels of the squared difference, colours in [0, 255].
+    colour_squared: ‖I(x) - I(y)‖², the mean over the colour channels of the squared difference, on the caller's scale.
     length_squared: ‖x - y‖² in pixels. lam: λ, the weight of the length.
 
     distance 1: √((1-λ)‖I(x) - I(y)‖² + λ‖x - y‖²), the geodesic one

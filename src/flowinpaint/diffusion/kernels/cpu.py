@@ -1,25 +1,28 @@
-"""The multigrid kernels for the CPU: numba, rows or columns dealt out to threads.
+"""The multigrid kernels for the CPU, compiled by numba.
 
-Threads come from a pool of our own and the compiled code releases the interpreter's lock: numba's parallel loops would
-take several times as long to compile, and its thread layers end the process when it forks or when two threads call.
+The channels of a field are solved side by side, a thread to each, which then share nothing but the operator; only where
+there are fewer of them than threads are the lines of one grid dealt out. Threads come from a pool of our own and the
+compiled code releases the interpreter's lock: numba's parallel loops would take several times as long to compile, and
+its thread layers end the process when it forks or when two threads call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import torch
-from numba import njit
+from numba import njit, uintp
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import Level
 from flowinpaint.diffusion.kernels import reference
 from flowinpaint.diffusion.kernels.reference import SMALLEST_PIVOT
 
-_SMALLEST_SHARE = 1 << 14
+_SMALLEST_SHARE = 1 << 15
 """Pixels below which handing work to another thread costs more than it saves."""
 
 compiled = njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
@@ -68,6 +71,52 @@ def invert_pivots(d: Tensor, w: Tensor) -> Tensor:
     return out
 
 
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """The product of each channel of each image, (B, C, 1, 1)."""
+    out = a.new_zeros(a.shape[0], a.shape[1], 1, 1)
+    _dot(a.numpy(), b.numpy(), out.numpy())
+    return out
+
+
+def scale_add(a: Tensor, factor: Tensor, b: Tensor) -> None:
+    """Make a into factor · a + b; factor is (B, C, 1, 1)."""
+    _scale_add(a.numpy(), factor.numpy(), b.numpy())
+
+
+def add_scaled(a: Tensor, factor: Tensor, b: Tensor) -> None:
+    """Make a into a + factor · b; factor is (B, C, 1, 1)."""
+    _add_scaled(a.numpy(), factor.numpy(), b.numpy())
+
+
+def clear(u: Tensor) -> None:
+    """Set u to zero, without the threads that PyTorch would wake for it."""
+    u.numpy().fill(0)
+
+
+def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
+    """Call `work` on every part, side by side if that keeps all threads busy; each call then stays in its thread."""
+    threads = torch.get_num_threads()
+    if threads == 1 or len(parts) < threads:
+        for part in parts:
+            work(part)
+        return
+
+    def alone(part: Any) -> None:
+        _inside.a_part = True
+        try:
+            work(part)
+        finally:
+            _inside.a_part = False
+
+    others = [_pool(threads).submit(alone, part) for part in parts[1:]]
+    alone(parts[0])
+    for other in others:
+        other.result()
+
+
+_inside = threading.local()
+
+
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="flowinpaint")
@@ -77,7 +126,7 @@ def _share(kernel: Callable[..., None], count: int, work: int, *operands: Any) -
     """Call kernel(*operands, start, stop) over range(count), in several threads if there is work enough."""
     arrays = [x.numpy() if isinstance(x, Tensor) else x for x in operands]
     threads = max(1, min(torch.get_num_threads(), count, work // _SMALLEST_SHARE))
-    if threads == 1:
+    if threads == 1 or getattr(_inside, "a_part", False):
         kernel(*arrays, 0, count)
         return
     bounds = [count * i // threads for i in range(threads + 1)]
@@ -145,25 +194,26 @@ def _four_lines(v: Any, E: Any, inverse: Any) -> None:
 @compiled
 def _columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, start: int, stop: int) -> None:
     B, C, H, _ = u.shape
-    left, right = 1 + parity + 2 * start, 1 + parity + 2 * stop
+    # Unsigned, so that the compiler need not reckon with indices from the end and can use whole vectors.
+    one, two, left, right = uintp(1), uintp(2), uintp(1 + parity + 2 * start), uintp(1 + parity + 2 * stop)
     for b in range(B):
         E, S, SE, SW, inverse = w[b, 0], w[b, 1], w[b, 2], w[b, 3], pivots[b, 1]
         for c in range(C):
             v, g = u[b, c], f[b, c]
             for y in range(1, H - 1):
-                for x in range(left, right, 2):
+                for x in range(left, right, two):
                     v[y, x] = (
                         g[y, x]
                         + S[y - 1, x] * v[y - 1, x]
-                        + E[y, x - 1] * v[y, x - 1]
-                        + E[y, x] * v[y, x + 1]
-                        + SE[y - 1, x - 1] * v[y - 1, x - 1]
-                        + SE[y, x] * v[y + 1, x + 1]
-                        + SW[y - 1, x + 1] * v[y - 1, x + 1]
-                        + SW[y, x] * v[y + 1, x - 1]
+                        + E[y, x - one] * v[y, x - one]
+                        + E[y, x] * v[y, x + one]
+                        + SE[y - 1, x - one] * v[y - 1, x - one]
+                        + SE[y, x] * v[y + 1, x + one]
+                        + SW[y - 1, x + one] * v[y - 1, x + one]
+                        + SW[y, x] * v[y + 1, x - one]
                     ) * inverse[y, x]
             for y in range(H - 3, 0, -1):
-                for x in range(left, right, 2):
+                for x in range(left, right, two):
                     v[y, x] += S[y, x] * inverse[y, x] * v[y + 1, x]
 
 
@@ -188,6 +238,42 @@ def _residual(d: Any, w: Any, u: Any, f: Any, out: Any, start: int, stop: int) -
                         + SW[y - 1, x + 1] * v[y - 1, x + 1]
                         + SW[y, x] * v[y + 1, x - 1]
                     )
+
+
+@compiled
+def _dot(a: Any, b: Any, out: Any) -> None:
+    B, C, H, W = a.shape
+    for k in range(B):
+        for c in range(C):
+            total = 0.0  # of rows in float64, which keeps the sum of many pixels exact enough
+            for y in range(H):
+                row = a[k, c, y, 0] * b[k, c, y, 0]
+                for x in range(1, W):
+                    row += a[k, c, y, x] * b[k, c, y, x]
+                total += row
+            out[k, c, 0, 0] = total
+
+
+@compiled
+def _scale_add(a: Any, factor: Any, b: Any) -> None:
+    B, C, H, W = a.shape
+    for k in range(B):
+        for c in range(C):
+            s = factor[k, c, 0, 0]
+            for y in range(H):
+                for x in range(W):
+                    a[k, c, y, x] = s * a[k, c, y, x] + b[k, c, y, x]
+
+
+@compiled
+def _add_scaled(a: Any, factor: Any, b: Any) -> None:
+    B, C, H, W = a.shape
+    for k in range(B):
+        for c in range(C):
+            s = factor[k, c, 0, 0]
+            for y in range(H):
+                for x in range(W):
+                    a[k, c, y, x] += s * b[k, c, y, x]
 
 
 @compiled
@@ -216,20 +302,22 @@ def _restrict(p: Any, r: Any, out: Any, start: int, stop: int) -> None:
 
 @compiled
 def _prolong_add(p: Any, e: Any, u: Any, start: int, stop: int) -> None:
-    B, C, _, W = u.shape
+    B, C = u.shape[:2]
     for b in range(B):
         ul, ur, ll, lr = p[b, 0], p[b, 1], p[b, 2], p[b, 3]
         for y in range(1 + start, 1 + stop):
             i = (y + 1) // 2
             for c in range(C):
                 v, g = u[b, c], e[b, c]
-                for x in range(1, W - 1):
-                    j = (x + 1) // 2
-                    v[y, x] += (
-                        ul[y, x] * g[i, j]
-                        + ur[y, x] * g[i, j + 1]
-                        + ll[y, x] * g[i + 1, j]
-                        + lr[y, x] * g[i + 1, j + 1]
+                for j in range(uintp(1), uintp(g.shape[1] - 1)):
+                    k = j + uintp(1)
+                    x, right = j + j - uintp(1), j + j  # on a coarse pixel, and between two; or the border, weight 0
+                    v[y, x] += ul[y, x] * g[i, j] + ll[y, x] * g[i + 1, j]
+                    v[y, right] += (
+                        ul[y, right] * g[i, j]
+                        + ur[y, right] * g[i, k]
+                        + ll[y, right] * g[i + 1, j]
+                        + lr[y, right] * g[i + 1, k]
                     )
 
 

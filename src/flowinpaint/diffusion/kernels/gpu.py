@@ -12,33 +12,39 @@ import triton.language as tl
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import Level
+from flowinpaint.diffusion.kernels import reference
 from flowinpaint.diffusion.kernels.reference import SMALLEST_PIVOT
 
 _BLOCK = 256
-_LONGEST_SCAN = 2048
+_LONGEST_SCAN = 4096
+"""Pixels of all its lines that a program scans at once."""
 
 
 def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int) -> None:
     """Zebra line relaxation in place, as in `reference`."""
     H, W = level.size
-    lines, length = ((W if axis else H) - parity + 1) // 2, H if axis else W
-    if lines == 0:
+    count, length = ((W if axis else H) - parity + 1) // 2, H if axis else W
+    if count == 0:
         return
-    block = min(triton.next_power_of_2(length), _LONGEST_SCAN)
+    # Neighbouring columns are neighbours in memory, so a program takes several at once where they are long.
+    lines = 1 if axis == 0 or length <= 128 else 4 if length <= 256 else 8
+    block = min(triton.next_power_of_2(length), _LONGEST_SCAN // lines)
     B, C, rows, row = u.shape
-    _sweep[lines, B * C](
+    _sweep[triton.cdiv(count, lines), B * C](
         u,
         f,
         level.w,
         level.pivots,
         parity,
+        count,
         length,
         C,
         rows * row,
         row,
         axis,
         block,
-        num_warps=4 if block <= 1024 else 8,
+        lines,
+        num_warps=4 if block * lines <= 1024 else 8,
     )
 
 
@@ -61,6 +67,10 @@ def prolong_add(level: Level, e: Tensor, u: Tensor) -> None:
     B, C, _, row = e.shape
     H, W = level.size
     _prolong_add[triton.cdiv(H * W, _BLOCK), B * C](e, u, level.p, H, W, row, C, _BLOCK)
+
+
+clear, for_each = reference.clear, reference.for_each
+dot, scale_add, add_scaled = reference.dot, reference.scale_add, reference.add_scaled
 
 
 def interpolation(d: Tensor, w: Tensor) -> Tensor:
@@ -108,14 +118,17 @@ def _sweep(
     w,
     pivots,
     parity,
+    count,
     length,
     C,
     plane,
     row,
     axis: tl.constexpr,
     BLOCK: tl.constexpr,
+    LINES: tl.constexpr,
 ):
-    line, image = 1 + parity + 2 * tl.program_id(0), tl.program_id(1) // C
+    number = tl.program_id(0) * LINES + tl.arange(0, LINES)[None, :]
+    line, image = 1 + parity + 2 * number, tl.program_id(1) // C
     u += tl.program_id(1).to(tl.int64) * plane
     f += tl.program_id(1).to(tl.int64) * plane
     w += image.to(tl.int64) * 4 * plane
@@ -125,12 +138,12 @@ def _sweep(
         along, beside, step, stride = w, w + plane, 1, row
     else:
         along, beside, step, stride = w + plane, w, row, 1
-    lanes = tl.arange(0, BLOCK)
+    lanes = tl.arange(0, BLOCK)[:, None]
     blocks = tl.cdiv(length, BLOCK)
-    carry = tl.sum(tl.zeros([BLOCK], u.dtype.element_ty), 0)
+    carry = tl.zeros([1, LINES], u.dtype.element_ty)
     for i in range(blocks):
         t = 1 + i * BLOCK + lanes
-        inside = t <= length
+        inside = (t <= length) & (number < count)
         p = line * stride + t * step
         right = tl.load(f + p, inside, 0.0)
         right += tl.load(beside + p - stride, inside, 0.0) * tl.load(u + p - stride, inside, 0.0)
@@ -142,18 +155,18 @@ def _sweep(
         scale = tl.load(inverse + p, inside, 0.0)
         a, b = tl.associative_scan((scale * tl.load(along + p - step, inside, 0.0), scale * right), 0, _chain)
         y = b + a * carry
-        carry = tl.sum(tl.where(lanes == BLOCK - 1, y, 0.0), 0)
+        carry = tl.sum(tl.where(lanes == BLOCK - 1, y, 0.0), 0)[None, :]
         tl.store(u + p, y, inside)
     tl.debug_barrier()
-    carry = tl.sum(tl.zeros([BLOCK], u.dtype.element_ty), 0)
+    carry = tl.zeros([1, LINES], u.dtype.element_ty)
     for i in range(blocks):
         t = 1 + (blocks - 1 - i) * BLOCK + lanes
-        inside = t <= length
+        inside = (t <= length) & (number < count)
         p = line * stride + t * step
         factor = tl.load(along + p, inside, 0.0) * tl.load(inverse + p, inside, 0.0)
         a, b = tl.associative_scan((factor, tl.load(u + p, inside, 0.0)), 0, _chain, reverse=True)
         y = b + a * carry
-        carry = tl.sum(tl.where(lanes == 0, y, 0.0), 0)
+        carry = tl.sum(tl.where(lanes == 0, y, 0.0), 0)[None, :]
         tl.store(u + p, y, inside)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -87,6 +90,33 @@ def prolong_add(level: Level, e: Tensor, u: Tensor) -> None:
                 weight = level.p[:, k : k + 1, 1 + py : -1 : 2, 1 + px : -1 : 2]
                 source = e[..., 1 + dy : 1 + dy + target.shape[-2], 1 + dx : 1 + dx + target.shape[-1]]
                 target += weight * source
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """The product of each channel of each image, (B, C, 1, 1)."""
+    product: Tensor = torch.linalg.vecdot(a.flatten(2), b.flatten(2))
+    return product[..., None, None]
+
+
+def scale_add(a: Tensor, factor: Tensor, b: Tensor) -> None:
+    """Make a into factor · a + b; factor is (B, C, 1, 1)."""
+    a.mul_(factor).add_(b)
+
+
+def add_scaled(a: Tensor, factor: Tensor, b: Tensor) -> None:
+    """Make a into a + factor · b; factor is (B, C, 1, 1)."""
+    a.addcmul_(factor, b)
+
+
+def clear(u: Tensor) -> None:
+    """Set u to zero."""
+    u.zero_()
+
+
+def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
+    """Call `work` on every part."""
+    for part in parts:
+        work(part)
 
 
 def interpolation(d: Tensor, w: Tensor) -> Tensor:
