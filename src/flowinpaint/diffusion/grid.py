@@ -55,7 +55,7 @@ def build_levels(weights: Tensor, known: Tensor, kernels: ModuleType, dtype: tor
     while max(d.shape[-2:]) - 2 > COARSEST_SIDE:
         p = kernels.interpolation(d, w)
         levels.append(_level(d, w, p, kernels, dtype))
-        d, w = _galerkin(d, w, p, kernels)
+        d, w = kernels.galerkin(d, w, p)
     levels.append(_level(d, w, None, kernels, dtype))
     return levels
 
@@ -97,26 +97,3 @@ def inner_ones(d: Tensor) -> Tensor:
 def _level(d: Tensor, w: Tensor, p: Tensor | None, kernels: ModuleType, dtype: torch.dtype) -> Level:
     d, w = d.to(dtype), w.to(dtype)
     return Level(d, w, kernels.invert_pivots(d, w), None if p is None else p.to(dtype))
-
-
-def _galerkin(d: Tensor, w: Tensor, p: Tensor, kernels: ModuleType) -> tuple[Tensor, Tensor]:
-    """Pᵀ A P, read off from its action on the nine fields that are one on every third pixel of every third row.
-
-    No pixel has two neighbours of the same field, so each value of a product is a single entry of the operator. Three
-    fields at a time keep the memory down.
-    """
-    B, _, H, W = d.shape
-    h, v = (H - 1) // 2, (W - 1) // 2
-    fine = Level(d, w, torch.empty(0), p)
-    rows, columns = (torch.arange(n, device=d.device) % 3 for n in (h, v))
-    of_column = columns == torch.arange(3, device=d.device)[:, None, None]
-    products = d.new_zeros(3, B, 3, h + 2, v + 2)
-    probe, zero = d.new_zeros(B, 3, h + 2, v + 2), d.new_zeros(B, 3, H, W)
-    image, applied = torch.zeros_like(zero), torch.zeros_like(zero)
-    for row in range(3):
-        inner(probe).copy_(of_column & (rows == row)[:, None])
-        kernels.prolong_add(fine, probe, image.zero_())
-        kernels.residual(fine, image, zero, applied)
-        kernels.restrict(fine, applied, products[row])
-    coarse_d, coarse_w = kernels.galerkin_entries(products.transpose(0, 1).flatten(1, 2).neg_())
-    return torch.where(coarse_d > 0, coarse_d, inner_ones(coarse_d)), coarse_w

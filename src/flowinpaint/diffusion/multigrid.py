@@ -20,7 +20,6 @@ _DOWN = ((0, 0), (0, 1), (1, 0), (1, 1))
 _UP = _DOWN[::-1]
 """(axis, parity) of the half sweeps before a coarser grid is asked: even rows, odd rows, even columns, odd columns; and
 after it."""
-_COARSEST_ROUNDS = 2
 
 
 class Grid(NamedTuple):
@@ -53,11 +52,10 @@ class Multigrid:
 
     def _cycle(self, number: int, f: Tensor) -> Tensor:
         level, u, _, r, _ = self.grids[number]
-        self.kernels.clear(u)
+        self._begin(level, u, f)
         if level.p is None:
-            self._relax(level, u, f, (*_DOWN, *_UP) * _COARSEST_ROUNDS)
+            self._relax(level, u, f, (*_UP, *_DOWN, *_UP))
             return u
-        self._relax(level, u, f, _DOWN)
         below = self.grids[number + 1].f
         self.kernels.residual(level, u, f, r)
         self.kernels.restrict(level, r, below)
@@ -69,6 +67,11 @@ class Multigrid:
         for axis, parity in sweeps:
             self.kernels.half_sweep(level, u, f, axis, parity)
 
+    def _begin(self, level: Level, u: Tensor, f: Tensor) -> None:
+        """The sweeps on the way down, from u = 0: even rows need no neighbours, and odd ones only those."""
+        self.kernels.half_sweep(level, u, f, *_DOWN[0], fresh=True)
+        self._relax(level, u, f, _DOWN[1:])
+
 
 def build_multigrid(
     weights: Tensor,
@@ -79,10 +82,15 @@ def build_multigrid(
 ) -> Multigrid:
     """The hierarchy for weights (B, 4, H, W) and known pixels (B, 1, H, W), with work space for C channels."""
     kernels = kernels or kernels_for(weights.device)
-    grids = []
-    for level in build_levels(weights, known, kernels, dtype):
+    levels = build_levels(weights, known, kernels, dtype)
+    # One allocation for all: on the GPU each would be a launch. Rounded up, so that every field begins aligned.
+    sizes = [-(-channels * level.d.numel() // 64) * 64 for level in levels]
+    space, grids, taken = weights.new_zeros(4 * sum(sizes), dtype=dtype), [], 0
+    for level, size in zip(levels, sizes, strict=True):
         shape = (level.d.shape[0], channels, *level.d.shape[2:])
-        grids.append(Grid(level, *(level.d.new_zeros(shape) for _ in range(4))))
+        fields = space[taken : taken + 4 * size].view(4, size)[:, : channels * level.d.numel()]
+        grids.append(Grid(level, *(field.view(shape) for field in fields)))
+        taken += 4 * size
     return Multigrid(grids, kernels)
 
 

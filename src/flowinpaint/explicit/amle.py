@@ -33,18 +33,8 @@ COLOUR_RANGE = 255.0
 SWEEPS_AT_ONCE = 20
 """Sweeps between two reports of progress."""
 
-STALLED_AFTER = 200
-"""Sweeps without a new least change after which they are taken to go round in a cycle."""
-
 Offsets = list[tuple[int, int]]
 Relax = Callable[..., tuple[int, float]]
-
-
-class Change(NamedTuple):
-    """After how many sweeps a change was seen."""
-
-    sweeps: int
-    change: float
 
 
 class Graph(NamedTuple):
@@ -83,7 +73,7 @@ def amle(
 
     Every level ends before it has converged and the coarsest starts from zero (or the known value nearest to it): so
     the outputs published with the paper are met, and both can be seen in large holes. On rough fields the sweeps may
-    end in a cycle above epsilon; the level then ends as "stagnated".
+    end in a cycle above epsilon and run to max_iterations.
     """
     scales, max_iterations = _whole("scales", scales), _whole("max_iterations", max_iterations)
     offsets = neighbour_offsets(neighbourhood, ratio)
@@ -92,7 +82,10 @@ def amle(
     relax = _compiled()
     device, (image, f, c) = f.device, (x.cpu().double() for x in (image, f, c))
     H, W = f.shape[-2:]
-    pyramid = build_pyramid(image * COLOUR_RANGE, f, c, min(scales, 1 + math.ceil(math.log2(max(H, W)))))
+    # Ties between neighbours decide much in large holes; so 8-bit colours are made whole numbers again, which the
+    # caller's float32 has blurred.
+    colours = torch.round(image * COLOUR_RANGE, decimals=3)
+    pyramid = build_pyramid(colours, f, c, min(scales, 1 + math.ceil(math.log2(max(H, W)))))
     # Clamped, so that the maximum principle holds though the sweeps end early.
     known = f[0, :, c[0, 0] > 0]
     start = torch.zeros_like(known[:, 0]).clamp(known.amin(1), known.amax(1))
@@ -113,7 +106,7 @@ def amle(
         u = torch.where(level.c > 0, level.f, filled)
         iterations += sweeps
         if not residual < epsilon:
-            status = "max_iterations" if sweeps == max_iterations else "stagnated"
+            status = "max_iterations"
     return Solution(u.to(device), iterations, residual, status)
 
 
@@ -163,21 +156,14 @@ def _solve_level(
     fields = F.pad(u, (margin, margin, margin, margin)).float().numpy()
     sweeps = [0] * len(fields)
     changes = [math.inf if len(graph.pixels) else 0.0] * len(fields)
-    best = [Change(0, math.inf)] * len(fields)
 
     def advance(channel: int) -> None:
         most = min(SWEEPS_AT_ONCE, max_iterations - sweeps[channel])
-        done, changes[channel] = relax(fields[channel].reshape(-1), *graph, epsilon, most)
+        done, changes[channel] = relax(fields[channel].reshape(-1), *graph, float(epsilon), most)
         sweeps[channel] += done
-        if changes[channel] < best[channel].change:
-            best[channel] = Change(sweeps[channel], changes[channel])
-
-    def goes_on(channel: int) -> bool:
-        least = best[channel]
-        return changes[channel] >= epsilon and sweeps[channel] < min(max_iterations, least.sweeps + STALLED_AFTER)
 
     with ThreadPoolExecutor(min(len(fields), torch.get_num_threads())) as threads:
-        while busy := [channel for channel in range(len(fields)) if goes_on(channel)]:
+        while busy := [k for k, change in enumerate(changes) if not change < epsilon and sweeps[k] < max_iterations]:
             list(threads.map(advance, busy))
             report(max(sweeps), max(changes))
     inner = fields[:, margin : margin + H, margin : margin + W]

@@ -2,13 +2,13 @@
 
 Every module has the same functions over the same padded arrays (`grid.Level`); the tests run them against each other:
 
-    half_sweep(level, u, f, axis, parity)   solve exactly on every second row (axis 0) or column (axis 1)
+    half_sweep(level, u, f, axis, parity, fresh)    solve exactly on every second row (axis 0) or column (axis 1)
     residual(level, u, f, out)              out = f - A u
     restrict(level, r, out)                 out = Pᵀ r on the coarser grid
     prolong_add(level, e, u)                u += P e from the coarser grid
     dot(a, b), scale_add(a, s, b), add_scaled(a, s, b)      aᵀb, a = s a + b, a = a + s b, for each channel
-    clear(u), for_each(work, parts)         u = 0; work(part) for independent parts, side by side where that helps
-    interpolation(d, w), galerkin_entries(product), invert_pivots(d, w)     what a grid is built from
+    for_each(work, parts)                   work(part) for independent parts, side by side where that helps
+    interpolation(d, w), galerkin(d, w, p), invert_pivots(d, w)     what a grid is built from
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from numba import njit, uintp
+from numba import boolean, float32, float64, int64, njit, uintp, void
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import Level
@@ -25,15 +25,34 @@ from flowinpaint.diffusion.kernels.reference import SMALLEST_PIVOT
 _SMALLEST_SHARE = 1 << 15
 """Pixels below which handing work to another thread costs more than it saves."""
 
-compiled = njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": True, "error_model": "numpy"}
 
 
-def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int) -> None:
+def compiled(arguments: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Compile for float32 and float64, or load what an earlier process has compiled.
+
+    arguments: a letter each, a for an array (B, C, H, W), i for a whole number, b for a truth value, f for a number.
+    Always both types and in this order: numba's cache mixes them up when processes fill it in different orders at once.
+    """
+
+    def compile_both(function: Callable[..., None]) -> Callable[..., None]:
+        kinds = [{"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64} for real in (float32, float64)]
+        signatures = [void(*(kind[letter] for letter in arguments)) for kind in kinds]
+        try:
+            result: Callable[..., None] = njit(signatures, cache=True, **_OPTIONS)(function)
+        except RuntimeError:  # there is no folder to keep it in
+            result = njit(signatures, **_OPTIONS)(function)
+        return result
+
+    return compile_both
+
+
+def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh: bool = False) -> None:
     """Zebra line relaxation in place, as in `reference`."""
     H, W = level.size
     lines = ((W if axis else H) - parity + 1) // 2
     kernel = _columns if axis else _rows
-    _share(kernel, lines, u.numel(), level.w, level.pivots, u, f, parity)
+    _share(kernel, lines, u.numel(), level.w, level.pivots, u, f, parity, fresh)
 
 
 def residual(level: Level, u: Tensor, f: Tensor, out: Tensor) -> None:
@@ -61,7 +80,9 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     return p
 
 
-galerkin_entries = reference.galerkin_entries
+def galerkin(d: Tensor, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Diagonal and edges of Pᵀ A P, as in `reference`."""
+    return reference.galerkin_by(prolong_add, residual, restrict, d, w, p)
 
 
 def invert_pivots(d: Tensor, w: Tensor) -> Tensor:
@@ -86,11 +107,6 @@ def scale_add(a: Tensor, factor: Tensor, b: Tensor) -> None:
 def add_scaled(a: Tensor, factor: Tensor, b: Tensor) -> None:
     """Make a into a + factor · b; factor is (B, C, 1, 1)."""
     _add_scaled(a.numpy(), factor.numpy(), b.numpy())
-
-
-def clear(u: Tensor) -> None:
-    """Set u to zero, without the threads that PyTorch would wake for it."""
-    u.numpy().fill(0)
 
 
 def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
@@ -136,34 +152,7 @@ def _share(kernel: Callable[..., None], count: int, work: int, *operands: Any) -
         other.result()
 
 
-@compiled
-def _rows(w: Any, pivots: Any, u: Any, f: Any, parity: int, start: int, stop: int) -> None:
-    B, C, _, W = u.shape
-    for b in range(B):
-        E, S, SE, SW, inverse = w[b, 0], w[b, 1], w[b, 2], w[b, 3], pivots[b, 0]
-        for c in range(C):
-            v, g = u[b, c], f[b, c]
-            for i in range(start, stop, 4):
-                for y in range(1 + parity + 2 * i, 1 + parity + 2 * min(i + 4, stop), 2):
-                    for x in range(1, W - 1):
-                        v[y, x] = (
-                            g[y, x]
-                            + S[y - 1, x] * v[y - 1, x]
-                            + S[y, x] * v[y + 1, x]
-                            + SE[y - 1, x - 1] * v[y - 1, x - 1]
-                            + SE[y, x] * v[y + 1, x + 1]
-                            + SW[y - 1, x + 1] * v[y - 1, x + 1]
-                            + SW[y, x] * v[y + 1, x - 1]
-                        ) * inverse[y, x]
-                y = 1 + parity + 2 * i
-                if i + 4 <= stop:
-                    _four_lines(v[y : y + 7 : 2], E[y : y + 7 : 2], inverse[y : y + 7 : 2])
-                else:
-                    for y in range(1 + parity + 2 * i, 1 + parity + 2 * stop, 2):
-                        _line(v[y], E[y], inverse[y])
-
-
-@compiled
+@njit(**_OPTIONS)
 def _line(v: Any, E: Any, inverse: Any) -> None:
     last = v.shape[0] - 2
     for x in range(2, last + 1):
@@ -172,7 +161,7 @@ def _line(v: Any, E: Any, inverse: Any) -> None:
         v[x] += E[x] * inverse[x] * v[x + 1]
 
 
-@compiled
+@njit(**_OPTIONS)
 def _four_lines(v: Any, E: Any, inverse: Any) -> None:
     """Four independent recurrences at once, so that none waits for its own result."""
     last = v.shape[1] - 2
@@ -191,8 +180,38 @@ def _four_lines(v: Any, E: Any, inverse: Any) -> None:
         v[0, x], v[1, x], v[2, x], v[3, x] = p, q, r, s
 
 
-@compiled
-def _columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, start: int, stop: int) -> None:
+@compiled("aaaaibii")
+def _rows(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: int, stop: int) -> None:
+    B, C, _, W = u.shape
+    for b in range(B):
+        E, S, SE, SW, inverse = w[b, 0], w[b, 1], w[b, 2], w[b, 3], pivots[b, 0]
+        for c in range(C):
+            v, g = u[b, c], f[b, c]
+            for i in range(start, stop, 4):
+                for y in range(1 + parity + 2 * i, 1 + parity + 2 * min(i + 4, stop), 2):
+                    if fresh:
+                        v[y] = g[y] * inverse[y]
+                        continue
+                    for x in range(1, W - 1):
+                        v[y, x] = (
+                            g[y, x]
+                            + S[y - 1, x] * v[y - 1, x]
+                            + S[y, x] * v[y + 1, x]
+                            + SE[y - 1, x - 1] * v[y - 1, x - 1]
+                            + SE[y, x] * v[y + 1, x + 1]
+                            + SW[y - 1, x + 1] * v[y - 1, x + 1]
+                            + SW[y, x] * v[y + 1, x - 1]
+                        ) * inverse[y, x]
+                y = 1 + parity + 2 * i
+                if i + 4 <= stop:
+                    _four_lines(v[y : y + 7 : 2], E[y : y + 7 : 2], inverse[y : y + 7 : 2])
+                else:
+                    for y in range(1 + parity + 2 * i, 1 + parity + 2 * stop, 2):
+                        _line(v[y], E[y], inverse[y])
+
+
+@compiled("aaaaibii")
+def _columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: int, stop: int) -> None:
     B, C, H, _ = u.shape
     # Unsigned, so that the compiler need not reckon with indices from the end and can use whole vectors.
     one, two, left, right = uintp(1), uintp(2), uintp(1 + parity + 2 * start), uintp(1 + parity + 2 * stop)
@@ -200,6 +219,8 @@ def _columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, start: int, stop:
         E, S, SE, SW, inverse = w[b, 0], w[b, 1], w[b, 2], w[b, 3], pivots[b, 1]
         for c in range(C):
             v, g = u[b, c], f[b, c]
+            if fresh:
+                v[:] = 0
             for y in range(1, H - 1):
                 for x in range(left, right, two):
                     v[y, x] = (
@@ -217,7 +238,7 @@ def _columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, start: int, stop:
                     v[y, x] += S[y, x] * inverse[y, x] * v[y + 1, x]
 
 
-@compiled
+@compiled("aaaaaii")
 def _residual(d: Any, w: Any, u: Any, f: Any, out: Any, start: int, stop: int) -> None:
     B, C, _, W = u.shape
     for b in range(B):
@@ -240,7 +261,7 @@ def _residual(d: Any, w: Any, u: Any, f: Any, out: Any, start: int, stop: int) -
                     )
 
 
-@compiled
+@compiled("aaa")
 def _dot(a: Any, b: Any, out: Any) -> None:
     B, C, H, W = a.shape
     for k in range(B):
@@ -254,7 +275,7 @@ def _dot(a: Any, b: Any, out: Any) -> None:
             out[k, c, 0, 0] = total
 
 
-@compiled
+@compiled("aaa")
 def _scale_add(a: Any, factor: Any, b: Any) -> None:
     B, C, H, W = a.shape
     for k in range(B):
@@ -265,7 +286,7 @@ def _scale_add(a: Any, factor: Any, b: Any) -> None:
                     a[k, c, y, x] = s * a[k, c, y, x] + b[k, c, y, x]
 
 
-@compiled
+@compiled("aaa")
 def _add_scaled(a: Any, factor: Any, b: Any) -> None:
     B, C, H, W = a.shape
     for k in range(B):
@@ -276,7 +297,7 @@ def _add_scaled(a: Any, factor: Any, b: Any) -> None:
                     a[k, c, y, x] += s * b[k, c, y, x]
 
 
-@compiled
+@compiled("aaaii")
 def _restrict(p: Any, r: Any, out: Any, start: int, stop: int) -> None:
     B, C, _, w = out.shape
     for b in range(B):
@@ -300,7 +321,7 @@ def _restrict(p: Any, r: Any, out: Any, start: int, stop: int) -> None:
                     )
 
 
-@compiled
+@compiled("aaaii")
 def _prolong_add(p: Any, e: Any, u: Any, start: int, stop: int) -> None:
     B, C = u.shape[:2]
     for b in range(B):
@@ -321,7 +342,7 @@ def _prolong_add(p: Any, e: Any, u: Any, start: int, stop: int) -> None:
                     )
 
 
-@compiled
+@compiled("aaaii")
 def _between_two(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
     W = d.shape[3]
     for b in range(d.shape[0]):
@@ -345,7 +366,7 @@ def _between_two(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
                     p[b, 2 if odd_row else 1, y, x] = there / total
 
 
-@compiled
+@compiled("aaaii")
 def _amid_four(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
     W = d.shape[3]
     for b in range(d.shape[0]):
@@ -363,7 +384,7 @@ def _amid_four(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
                     p0[y, x], p1[y, x], p2[y, x], p3[y, x] = ul / total, ur / total, ll / total, lr / total
 
 
-@compiled
+@compiled("aaafii")
 def _invert_pivots(d: Any, w: Any, out: Any, smallest: float, start: int, stop: int) -> None:
     H, W = d.shape[2], d.shape[3]
     for b in range(start, stop):

@@ -20,7 +20,7 @@ _LONGEST_SCAN = 4096
 """Pixels of all its lines that a program scans at once."""
 
 
-def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int) -> None:
+def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh: bool = False) -> None:
     """Zebra line relaxation in place, as in `reference`."""
     H, W = level.size
     count, length = ((W if axis else H) - parity + 1) // 2, H if axis else W
@@ -42,6 +42,7 @@ def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int) -> No
         rows * row,
         row,
         axis,
+        fresh,
         block,
         lines,
         num_warps=4 if block * lines <= 1024 else 8,
@@ -52,7 +53,7 @@ def residual(level: Level, u: Tensor, f: Tensor, out: Tensor) -> None:
     """Write f - A u to `out`."""
     B, C = u.shape[:2]
     H, W = level.size
-    _residual[triton.cdiv(H * W, _BLOCK), B * C](u, f, out, level.d, level.w, H, W, C, _BLOCK)
+    _residual[triton.cdiv(H * W, _BLOCK), B * C](u, f, out, level.d, level.w, H, W, C, True, _BLOCK)
 
 
 def restrict(level: Level, r: Tensor, out: Tensor) -> None:
@@ -69,7 +70,7 @@ def prolong_add(level: Level, e: Tensor, u: Tensor) -> None:
     _prolong_add[triton.cdiv(H * W, _BLOCK), B * C](e, u, level.p, H, W, row, C, _BLOCK)
 
 
-clear, for_each = reference.clear, reference.for_each
+for_each = reference.for_each
 dot, scale_add, add_scaled = reference.dot, reference.scale_add, reference.add_scaled
 
 
@@ -83,13 +84,20 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     return p
 
 
-def galerkin_entries(product: Tensor) -> tuple[Tensor, Tensor]:
-    """Diagonal and edges of the coarse operator from its action on nine fields, as in `reference`."""
-    B, _, rows, row = product.shape
-    d, w = torch.zeros_like(product[:, :1]), torch.zeros_like(product[:, :4])
-    h, v = rows - 2, row - 2
-    _galerkin_entries[triton.cdiv(h * v, _BLOCK), B](product, d, w, h, v, _BLOCK)
-    return d, w
+def galerkin(d: Tensor, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Diagonal and edges of Pᵀ A P, as in `reference`, from all nine fields at once."""
+    B, _, rows, row = d.shape
+    H, W = rows - 2, row - 2
+    h, v = (H + 1) // 2, (W + 1) // 2
+    fine = Level(d, w, d, p)
+    image, applied = d.new_zeros(B, 9, rows, row), d.new_zeros(B, 9, rows, row)
+    product, coarse_d = d.new_zeros(B, 9, h + 2, v + 2), d.new_zeros(B, 1, h + 2, v + 2)
+    coarse_w = d.new_zeros(B, 4, h + 2, v + 2)
+    _interpolated_fields[triton.cdiv(H * W, _BLOCK), B](p, image, H, W, _BLOCK)
+    _residual[triton.cdiv(H * W, _BLOCK), B * 9](image, image, applied, d, w, H, W, 9, False, _BLOCK)
+    restrict(fine, applied, product)
+    _galerkin_entries[triton.cdiv(h * v, _BLOCK), B](product, coarse_d, coarse_w, h, v, _BLOCK)
+    return coarse_d, coarse_w
 
 
 def invert_pivots(d: Tensor, w: Tensor) -> Tensor:
@@ -124,6 +132,7 @@ def _sweep(
     plane,
     row,
     axis: tl.constexpr,
+    fresh: tl.constexpr,
     BLOCK: tl.constexpr,
     LINES: tl.constexpr,
 ):
@@ -146,12 +155,13 @@ def _sweep(
         inside = (t <= length) & (number < count)
         p = line * stride + t * step
         right = tl.load(f + p, inside, 0.0)
-        right += tl.load(beside + p - stride, inside, 0.0) * tl.load(u + p - stride, inside, 0.0)
-        right += tl.load(beside + p, inside, 0.0) * tl.load(u + p + stride, inside, 0.0)
-        right += tl.load(diagonal + p - row - 1, inside, 0.0) * tl.load(u + p - row - 1, inside, 0.0)
-        right += tl.load(diagonal + p, inside, 0.0) * tl.load(u + p + row + 1, inside, 0.0)
-        right += tl.load(anti + p - row + 1, inside, 0.0) * tl.load(u + p - row + 1, inside, 0.0)
-        right += tl.load(anti + p, inside, 0.0) * tl.load(u + p + row - 1, inside, 0.0)
+        if not fresh:
+            right += tl.load(beside + p - stride, inside, 0.0) * tl.load(u + p - stride, inside, 0.0)
+            right += tl.load(beside + p, inside, 0.0) * tl.load(u + p + stride, inside, 0.0)
+            right += tl.load(diagonal + p - row - 1, inside, 0.0) * tl.load(u + p - row - 1, inside, 0.0)
+            right += tl.load(diagonal + p, inside, 0.0) * tl.load(u + p + row + 1, inside, 0.0)
+            right += tl.load(anti + p - row + 1, inside, 0.0) * tl.load(u + p - row + 1, inside, 0.0)
+            right += tl.load(anti + p, inside, 0.0) * tl.load(u + p + row - 1, inside, 0.0)
         scale = tl.load(inverse + p, inside, 0.0)
         a, b = tl.associative_scan((scale * tl.load(along + p - step, inside, 0.0), scale * right), 0, _chain)
         y = b + a * carry
@@ -171,7 +181,7 @@ def _sweep(
 
 
 @triton.jit
-def _residual(u, f, out, d, w, H, W, C, BLOCK: tl.constexpr):
+def _residual(u, f, out, d, w, H, W, C, has_f: tl.constexpr, BLOCK: tl.constexpr):
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside, row = n < H * W, W + 2
     plane = (H + 2) * row
@@ -180,8 +190,9 @@ def _residual(u, f, out, d, w, H, W, C, BLOCK: tl.constexpr):
     field = tl.program_id(1).to(tl.int64) * plane
     u, E = u + field, w + image * 4 * plane
     S, SE, SW = E + plane, E + 2 * plane, E + 3 * plane
-    r = tl.load(f + field + p, inside, 0.0)
-    r -= tl.load(d + image * plane + p, inside, 0.0) * tl.load(u + p, inside, 0.0)
+    r = -tl.load(d + image * plane + p, inside, 0.0) * tl.load(u + p, inside, 0.0)
+    if has_f:
+        r += tl.load(f + field + p, inside, 0.0)
     r += tl.load(E + p, inside, 0.0) * tl.load(u + p + 1, inside, 0.0)
     r += tl.load(E + p - 1, inside, 0.0) * tl.load(u + p - 1, inside, 0.0)
     r += tl.load(S + p, inside, 0.0) * tl.load(u + p + row, inside, 0.0)
@@ -287,6 +298,21 @@ def _amid_four(d, w, p, H, W, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _interpolated_fields(p, image, H, W, BLOCK: tl.constexpr):
+    """P times the nine coarse fields that are one on every third pixel of every third row."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside, row = n < H * W, W + 2
+    y, x = n // W, n % W
+    plane, at = (H + 2) * row, (y + 1) * row + x + 1
+    b = tl.program_id(1).to(tl.int64)
+    p, image = p + b * 4 * plane, image + b * 9 * plane
+    for k in tl.static_range(4):
+        field = (y // 2 + k // 2) % 3 * 3 + (x // 2 + k % 2) % 3
+        weight = tl.load(p + k * plane + at, inside, 0.0)
+        tl.store(image + field * plane + at, weight, inside)
+
+
+@triton.jit
 def _galerkin_entries(product, d, w, h, v, BLOCK: tl.constexpr):
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     y, x, row = n // v, n % v, v + 2
@@ -294,16 +320,16 @@ def _galerkin_entries(product, d, w, h, v, BLOCK: tl.constexpr):
     image = tl.program_id(1).to(tl.int64)
     product, d, w = product + image * 9 * plane, d + image * plane, w + image * 4 * plane
     inside, right, below, left = n < h * v, x + 1 < v, y + 1 < h, x > 0
-    own = tl.load(product + (y % 3 * 3 + x % 3) * plane + at, inside, 0.0)
-    tl.store(d + at, own, inside)
+    own = -tl.load(product + (y % 3 * 3 + x % 3) * plane + at, inside, 0.0)
+    tl.store(d + at, tl.where(own > 0, own, 1.0), inside)
     east = tl.load(product + (y % 3 * 3 + (x + 1) % 3) * plane + at, inside & right, 0.0)
-    tl.store(w + at, -east, inside)
+    tl.store(w + at, east, inside)
     south = tl.load(product + ((y + 1) % 3 * 3 + x % 3) * plane + at, inside & below, 0.0)
-    tl.store(w + plane + at, -south, inside)
+    tl.store(w + plane + at, south, inside)
     south_east = tl.load(product + ((y + 1) % 3 * 3 + (x + 1) % 3) * plane + at, inside & below & right, 0.0)
-    tl.store(w + 2 * plane + at, -south_east, inside)
+    tl.store(w + 2 * plane + at, south_east, inside)
     south_west = tl.load(product + ((y + 1) % 3 * 3 + (x + 2) % 3) * plane + at, inside & below & left, 0.0)
-    tl.store(w + 3 * plane + at, -south_west, inside)
+    tl.store(w + 3 * plane + at, south_west, inside)
 
 
 @triton.jit

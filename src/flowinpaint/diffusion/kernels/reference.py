@@ -15,10 +15,10 @@ SMALLEST_PIVOT = {torch.float32: 1e-6, torch.float64: 1e-13}
 """Relative to the diagonal: keeps a line that is cut off from all known pixels solvable."""
 
 
-def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int) -> None:
+def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh: bool = False) -> None:
     """Zebra line relaxation in place: solve A u = f on every second line, the lines between them held.
 
-    axis 0: rows, axis 1: columns; parity 0: the lines 0, 2, …, parity 1: the lines 1, 3, …
+    axis 0: rows, axis 1: columns; parity 0: the lines 0, 2, …, parity 1: the lines 1, 3, … fresh: take u for zero.
     A line is a tridiagonal system; its pivots are in `level.pivots`.
     """
     E, S, SE, SW = (level.w[:, k : k + 1] for k in range(4))
@@ -34,7 +34,7 @@ def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int) -> No
     else:
         across = across + neighbour(E * u, 0, -1) + inner(E) * neighbour(u, 0, 1)
         along, inverse = S, level.pivots[:, 1:2]
-    right = inner(f) + across
+    right = inner(f) if fresh else inner(f) + across
     # Lines along the last axis from here on, so that a step of the recurrence is one column.
     if axis == 1:
         u, right, along, inverse = (x.transpose(-1, -2) for x in (u, right, along, inverse))
@@ -108,11 +108,6 @@ def add_scaled(a: Tensor, factor: Tensor, b: Tensor) -> None:
     a.addcmul_(factor, b)
 
 
-def clear(u: Tensor) -> None:
-    """Set u to zero."""
-    u.zero_()
-
-
 def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
     """Call `work` on every part."""
     for part in parts:
@@ -155,21 +150,48 @@ def _share(part: Tensor, whole: Tensor) -> Tensor:
     return torch.where(whole > 0, part / whole, 0)
 
 
-def galerkin_entries(product: Tensor) -> tuple[Tensor, Tensor]:
-    """Diagonal (B, 1, ·, ·) and edges (B, 4, ·, ·) of an operator A, from product (B, 9, h+2, w+2).
+def galerkin(d: Tensor, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Diagonal (B, 1, ·, ·) and edges (B, 4, ·, ·) of Pᵀ A P on the coarser grid."""
+    return galerkin_by(prolong_add, residual, restrict, d, w, p)
 
-    Field 3i + j of the product is A times the field that is one at pixels (y, x) with y % 3 = i and x % 3 = j.
+
+def galerkin_by(
+    prolong_add: Callable[..., None],
+    residual: Callable[..., None],
+    restrict: Callable[..., None],
+    d: Tensor,
+    w: Tensor,
+    p: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Pᵀ A P, read off from its action on the nine fields that are one on every third pixel of every third row.
+
+    No pixel has two neighbours of the same field, so each value of a product is a single entry of the operator. Three
+    fields at a time keep the memory down.
     """
-    B, _, rows, row = product.shape
-    h, v = rows - 2, row - 2
-    d, w = torch.zeros_like(product[:, :1]), torch.zeros_like(product[:, :4])
+    B, _, H, W = d.shape
+    h, v = (H - 1) // 2, (W - 1) // 2
+    fine = Level(d, w, d, p)
     y, x = torch.arange(h, device=d.device)[:, None], torch.arange(v, device=d.device)
+    of_column = x % 3 == torch.arange(3, device=d.device)[:, None, None]
+    products = d.new_zeros(B, 9, h + 2, v + 2)
+    probe, zero = d.new_zeros(B, 3, h + 2, v + 2), d.new_zeros(B, 3, H, W)
+    image, applied, product = torch.zeros_like(zero), torch.zeros_like(zero), torch.zeros_like(probe)
+    for row in range(3):
+        inner(probe).copy_(of_column & (y % 3 == row))
+        prolong_add(fine, probe, image.zero_())
+        residual(fine, image, zero, applied)
+        restrict(fine, applied, product)
+        products[:, 3 * row : 3 * row + 3] = -product
+    coarse_d, coarse_w = torch.zeros_like(products[:, :1]), torch.zeros_like(products[:, :4])
     for k, (dy, dx) in enumerate(((0, 0), *EDGES)):
         field = ((y + dy) % 3 * 3 + (x + dx) % 3).expand(B, 1, h, v)
-        entry = torch.gather(inner(product), 1, field)
-        stays = (y + dy < h) & (x + dx < v) & (x + dx >= 0)
-        inner(d if k == 0 else w[:, k - 1 : k]).copy_(torch.where(stays, entry if k == 0 else -entry, 0))
-    return d, w
+        entry = torch.gather(inner(products), 1, field)
+        if k == 0:
+            inner(coarse_d).copy_(torch.where(entry > 0, entry, 1))
+        else:
+            stays = (y + dy < h) & (x + dx < v) & (x + dx >= 0)
+            inner(coarse_w[:, k - 1 : k]).copy_(torch.where(stays, -entry, 0))
+    return coarse_d, coarse_w
 
 
 def invert_pivots(d: Tensor, w: Tensor) -> Tensor:
