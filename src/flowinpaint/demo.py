@@ -40,7 +40,8 @@ def run_demo(
 ) -> list[Row]:
     """Fill the sample scene's flow from a random share of its vectors, and write everything to a folder.
 
-    image.png, truth.flo, given.flo (unknown vectors marked), mask.png, one .flo per method, demo.png.
+    Written are image.png, truth.flo, given.flo (unknown vectors marked), mask.png, one .flo per method, and demo.png.
+    The rows come back with the best first.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -52,7 +53,7 @@ def run_demo(
     given = np.where(mask[..., None], truth, np.nan).astype(np.float32)
 
     rows, flows = [], {}
-    for method in reversed(ready_methods()):
+    for method in ready_methods():
         report = None if progress is None else (lambda p, method=method: progress(method, p))
         result = inpaint(image, given, method=method, device=device, progress=report)
         info = result.info
@@ -60,6 +61,7 @@ def run_demo(
         rows.append(Row(method, error, outliers, info["seconds"], info["iterations"], info["status"]))
         flows[method] = result.flow
 
+    rows.sort(key=lambda row: row.epe)
     folder.mkdir(parents=True, exist_ok=True)
     write_image(folder / "image.png", image)
     write_flow(folder / "truth.flo", truth)

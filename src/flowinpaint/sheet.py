@@ -53,7 +53,8 @@ def preview(
     fields = {name: r if isinstance(r, tuple) else (r, "") for name, r in results.items()}
     check_alike(image, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
     limits = field_range(np.where(mask[..., None], flow, np.nan) if truth is None else truth)
-    columns = min(max(2 if truth is None else 3, len(fields)), _MAX_COLUMNS)
+    rows = -(-len(fields) // _MAX_COLUMNS)
+    columns = max(2 if truth is None else 3, -(-len(fields) // max(rows, 1)))
     size = _panel_size(mask.shape, columns)
     share = f"{np.count_nonzero(mask)} of {mask.size} px | {_number(100 * mask.mean())} %"
     inputs = [
