@@ -153,6 +153,17 @@ def test_pixels_cut_off_from_all_known_ones_take_the_mean() -> None:
     torch.testing.assert_close(solution.u[..., :12], direct(*left), rtol=0, atol=1e-4)
 
 
+def test_a_single_pixel_without_edges_takes_the_mean_and_harms_nobody() -> None:
+    f, c, weights = problem(12, 15, seed=22)
+    y, x = torch.argwhere(c[0, 0, 1:-1, 1:-1] == 0)[0] + 1
+    weights[..., y, x] = weights[:, 0, y, x - 1] = weights[:, 1, y - 1, x] = 0
+    weights[:, 2, y - 1, x - 1] = weights[:, 3, y - 1, x + 1] = 0
+    solution = solve_steady(f, c, weights, tolerance=1e-9)
+    assert solution.status == "converged"
+    assert relative_residual(solution.u, f, c, weights) <= 1.01e-9
+    torch.testing.assert_close(solution.u[..., y, x], (f * c).sum((2, 3)) / c.sum(), rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_nothing_known_or_no_edges_at_all(weight: float) -> None:
     f, c, weights = problem(9, 11, seed=12)
