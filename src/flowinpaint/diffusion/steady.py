@@ -22,7 +22,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from flowinpaint.diffusion.grid import inner, pad
 from flowinpaint.diffusion.kernels import reference
 from flowinpaint.diffusion.multigrid import Multigrid, build_multigrid
-from flowinpaint.diffusion.stencil import EDGES, divergence
+from flowinpaint.diffusion.stencil import EDGES, divergence, edge_ends
 from flowinpaint.errors import InputError
 from flowinpaint.result import Solution, Status
 
@@ -105,9 +105,8 @@ def _edge_products(lam: Tensor, u: Tensor) -> Tensor:
     """Σ_channels (λ_p - λ_q)(u_q - u_p) on every edge, (B, 4, H, W)."""
     H, W = u.shape[-2:]
     out = u.new_zeros(u.shape[0], len(EDGES), H, W)
-    for k, (dy, dx) in enumerate(EDGES):
-        near = (..., slice(0, H - dy), slice(max(0, -dx), W - max(0, dx)))
-        far = (..., slice(dy, H), slice(max(0, dx), W - max(0, -dx)))
+    for k in range(len(EDGES)):
+        near, far = edge_ends(k, H, W)
         out[:, k][near] = ((lam[near] - lam[far]) * (u[far] - u[near])).sum(1)
     return out
 

@@ -13,6 +13,8 @@ condition. Weights may be negative: the scheme is stable in the L2 norm and has 
 
 from __future__ import annotations
 
+from types import EllipsisType
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -44,13 +46,23 @@ def edge_weights(tensor: SymmetricTensor, delta: Tensor) -> Tensor:
     return torch.cat([east, south, south_east, south_west], 1)
 
 
+Region = tuple[EllipsisType, slice, slice]
+
+
+def edge_ends(k: int, H: int, W: int) -> tuple[Region, Region]:
+    """Where edge k begins, and where it ends: two regions of (…, H, W) of the same shape."""
+    dy, dx = EDGES[k]
+    near = (..., slice(0, H - dy), slice(max(0, -dx), W - max(0, dx)))
+    far = (..., slice(dy, H), slice(max(0, dx), W - max(0, -dx)))
+    return near, far
+
+
 def divergence(weights: Tensor, u: Tensor) -> Tensor:
     """(A u)_p = Σ_q w_pq (u_q - u_p), the discrete div(D∇u), for u (B, C, H, W) of any C."""
     H, W = u.shape[-2:]
     Au = torch.zeros_like(u)
-    for k, (dy, dx) in enumerate(EDGES):
-        near = (..., slice(0, H - dy), slice(max(0, -dx), W - max(0, dx)))
-        far = (..., slice(dy, H), slice(max(0, dx), W - max(0, -dx)))
+    for k in range(len(EDGES)):
+        near, far = edge_ends(k, H, W)
         flux = weights[:, k : k + 1][near] * (u[far] - u[near])
         Au[near].add_(flux)  # unlike +=, which also copies the slice onto itself
         Au[far].sub_(flux)

@@ -1,4 +1,4 @@
-"""The inner loops of the multigrid solver, once in plain PyTorch and once for each kind of device.
+"""The inner loops of the multigrid solver: in plain PyTorch (`reference`), for the CPU (`cpu`) and for CUDA (`gpu`).
 
 Every module has the same functions over the same padded arrays (`grid.Level`); the tests run them against each other:
 
