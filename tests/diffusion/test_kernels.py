@@ -3,6 +3,7 @@
 Without a CUDA device Triton's interpreter runs the GPU's on the CPU (conftest.py sets it).
 """
 
+import sys
 from types import ModuleType
 
 import pytest
@@ -131,3 +132,11 @@ def test_a_half_sweep_leaves_no_residual_on_its_lines(H: int, W: int, axis: int,
 def test_the_cpu_takes_its_own_kernels_where_numba_is_there() -> None:
     kernels, _ = backend("cpu")
     assert kernels_for(torch.device("cpu")) is kernels
+
+
+def test_without_numba_the_plain_kernels_serve_and_the_extra_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("numba", "flowinpaint.diffusion.kernels.cpu", "flowinpaint.diffusion.kernels.cpu_loops"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.warns(UserWarning, match=r"numba is not installed.*flowinpaint\[fast\]"):
+        assert kernels_for(torch.device("cpu")) is reference
+    assert kernels_for(torch.device("cpu")) is reference

@@ -166,7 +166,7 @@ class _Iteration:
         self.norm = torch.ones_like(self.rz)
         fields = (self.x, self.r, self.p, self.q, self.rz, self.norm)
         self._parts = [_Part(multigrid, *fields)]
-        if r.device.type == "cpu":
+        if r.device.type == "cpu" and multigrid.kernels is not reference:
             self._parts = [
                 _Part(multigrid.part(b, c), *(field[b : b + 1, c : c + 1] for field in fields))
                 for b in range(r.shape[0])

@@ -13,6 +13,9 @@ Every module has the same functions over the same padded arrays (`grid.Level`); 
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
+from importlib import import_module
 from types import ModuleType
 
 import torch
@@ -22,16 +25,20 @@ from flowinpaint.diffusion.kernels import reference
 
 def kernels_for(device: torch.device) -> ModuleType:
     """The fastest kernels that run on a device with what is installed."""
-    if device.type == "cpu":
-        try:
-            from flowinpaint.diffusion.kernels import cpu
-        except ImportError:
-            return reference
-        return cpu
-    if device.type == "cuda":
-        try:
-            from flowinpaint.diffusion.kernels import gpu
-        except ImportError:
-            return reference
-        return gpu
-    return reference
+    if device.type not in ("cpu", "cuda"):
+        return reference
+    try:
+        return import_module(f"{__name__}.{'gpu' if device.type == 'cuda' else 'cpu'}")
+    except ImportError:
+        _warn_of_plain_kernels(device.type)
+        return reference
+
+
+@cache
+def _warn_of_plain_kernels(kind: str) -> None:
+    """Say once why a solve is slow."""
+    missing, remedy = ("numba", "pip install flowinpaint[fast]") if kind == "cpu" else ("triton", "pip install triton")
+    warnings.warn(
+        f"{missing} is not installed, so steady states are solved in plain PyTorch, many times more slowly: {remedy}.",
+        stacklevel=2,
+    )
