@@ -33,11 +33,11 @@ def main() -> None:
 
     known = ~np.isnan(flow[..., 0])
     results = {}
-    for method in ("nearest", "harmonic", "eed"):
+    for method in ("nearest", "harmonic", "eed", "laplace-beltrami"):
         result = fi.inpaint(image, flow, method=method)
         results[method] = result.flow
         error = fi.epe(result.flow, truth, valid=~known)
-        print(f"{method:10s} EPE in the holes {error:6.3f} px   {result.info['seconds']:5.2f} s")
+        print(f"{method:16s} EPE in the holes {error:6.3f} px   {result.info['seconds']:5.2f} s")
 
     out = Path(sys.argv[1] if len(sys.argv) > 1 else "fill_holes.png")
     fi.write_image(out, fi.preview(image, flow, known, results, truth))

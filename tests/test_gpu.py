@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.filterwarnings("ignore:amle")
-@pytest.mark.parametrize("method", [name for name in EXPLICIT if name != "opencv-ric"])  # never the same twice
+@pytest.mark.parametrize("method", [name for name in EXPLICIT if name != "opencv-ric"])  # not always the same
 def test_explicit_methods_agree(method: str) -> None:
     image, truth = sample_scene(96, 131)
     mask = fi.random_mask((96, 131), 0.05, 0)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint import validation
+from flowinpaint.diffusion.kernels import kernels_for
 from flowinpaint.errors import InputError, WeightsMissingError
 from flowinpaint.explicit import opencv_peers
 from flowinpaint.explicit.amle import amle
@@ -183,6 +184,8 @@ def _filler(
     """Resolve method and parameters to a function of (image, f, c), before anything is computed."""
     if method in EXPLICIT:
         explicit = EXPLICIT[str(method)]
+        if "tolerance" in explicit.parameters:
+            kernels_for(device)  # the first use compiles, which is not the method's time
 
         def fill(image: Tensor, f: Tensor, c: Tensor) -> Solution:
             # In float32 rounding holds the residual at about 2e-6, above what the methods converge to.

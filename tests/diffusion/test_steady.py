@@ -235,6 +235,37 @@ def test_known_values_off_the_mask_have_no_gradient() -> None:
     assert f.grad[(c > 0).expand_as(f)].all()
 
 
+def test_an_image_without_known_pixels_leaves_the_others_their_gradients() -> None:
+    f, c, weights = problem(14, 17, seed=23, B=2)
+    c[1] = 0
+    both, alone = ([x.clone().requires_grad_() for x in (f[:n], weights[:n])] for n in (2, 1))
+    for (values, edges), n in ((both, 2), (alone, 1)):
+        steady_state(values, c[:n], edges, tolerance=1e-9).square().sum().backward()  # type: ignore[no-untyped-call]
+    for x, y in zip(both, alone, strict=True):
+        assert x.grad is not None
+        assert y.grad is not None
+        torch.testing.assert_close(x.grad[:1], y.grad, rtol=1e-6, atol=1e-6)
+        assert not x.grad[1].any()
+
+
+def test_a_channel_that_cannot_be_solved_does_not_hold_up_the_others() -> None:
+    f, c, weights = problem(20, 22, seed=24, B=2)
+    weights[1, 0] *= -3
+    solution = solve_steady(f, c, weights)
+    assert solution.status in ("stagnated", "max_iterations")
+    assert relative_residual(solution.u[:1], f[:1], c[:1], weights[:1]) <= 1e-4
+
+
+def test_edges_that_leave_the_image_are_ignored() -> None:
+    f, c, _ = problem(12, 15, seed=25)
+    ones = torch.ones(1, 4, 12, 15, dtype=torch.float64)
+    cut = ones.clone()
+    cut[:, 0, :, -1] = cut[:, 1, -1] = cut[:, 2, -1] = cut[:, 2, :, -1] = cut[:, 3, -1] = cut[:, 3, :, 0] = 0
+    solution = solve_steady(f, c, ones, tolerance=1e-9)
+    assert solution.status == "converged"
+    torch.testing.assert_close(solution.u, solve_steady(f, c, cut, tolerance=1e-9).u, rtol=0, atol=1e-9)
+
+
 def test_a_gradient_that_has_not_converged_comes_with_a_warning() -> None:
     f, c, weights = problem(40, 40, seed=21)
     with pytest.warns(UserWarning, match="steady_state stopped after 1 iterations"):

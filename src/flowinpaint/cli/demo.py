@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from flowinpaint.cli.console import output, solver_bar
+from flowinpaint.cli.console import output, say, solver_bar
 from flowinpaint.cli.options import Device
 from flowinpaint.demo import run_demo
 
@@ -20,8 +21,11 @@ def command(
     device: Device = "auto",
 ) -> None:
     """Fill the sparse flow of a made-up scene by every method, and draw the results."""
-    with solver_bar() as report:
+    with solver_bar() as report, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         rows = run_demo(out, density, seed, device, report)
+    for warning in caught:
+        say("Warning:", "yellow", str(warning.message))
     table = Table(title=f"Sample scene {seed}, {100 * density:g} % of the vectors given")
     for heading in ("method", "EPE (px)", "Fl (%)", "seconds", "iterations", "status"):
         table.add_column(heading, justify="left" if heading in ("method", "status") else "right")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -129,10 +130,14 @@ def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[s
 
 
 def _rich_table(table: TextTable) -> Table:
-    drawn = Table(title=table.title)
+    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, pad_edge=False)  # no lines, to fit 80 characters
     drawn.add_column(table.headings[0], min_width=min(_METHOD_WIDTH, max(len(row[0]) for row in table.rows)))
     for i, heading in enumerate(table.headings[1:], 1):
-        drawn.add_column(heading, justify="right", style="bold green" if i == R_COLUMN else None)
+        drawn.add_column(
+            heading.replace("EPE unknown", "EPE\nunknown"),
+            justify="right",
+            style="bold green" if i == R_COLUMN else None,
+        )
     for row in table.rows:
         drawn.add_row(*map(Text, row))
     return drawn

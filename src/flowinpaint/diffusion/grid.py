@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.diffusion.stencil import EDGES
+from flowinpaint.diffusion.stencil import EDGES, edge_ends
 
 COARSEST_SIDE = 2
 """Grids no longer and no higher than this are not coarsened; relaxation alone solves them."""
@@ -78,10 +78,11 @@ def neighbour(x: Tensor, dy: int, dx: int) -> Tensor:
 
 def _equations(weights: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Diagonal and edges of the equations for the unknown pixels, given ones taken out."""
-    w, unknown = pad(weights), pad((~known).to(weights.dtype))
-    d = torch.zeros_like(unknown)
+    unknown, (H, W) = pad((~known).to(weights.dtype)), weights.shape[-2:]
+    d, w = torch.zeros_like(unknown), pad(torch.zeros_like(weights))
     for k, (dy, dx) in enumerate(EDGES):
-        edge = w[:, k : k + 1]
+        edge, (inside, _) = w[:, k : k + 1], edge_ends(k, H, W)
+        inner(edge)[inside] = weights[:, k : k + 1][inside]  # not the edges that leave the image
         inner(d).add_(inner(edge)).add_(neighbour(edge, -dy, -dx))
         inner(edge).mul_(inner(unknown)).mul_(neighbour(unknown, dy, dx))
     # A pixel without edges, given or cut off, keeps whatever value it has.

@@ -32,6 +32,8 @@ _SINGLE_PRECISION_STEPS = 64
 """Iterations in float32 after which float64 takes over: weights that differ by more than float32 can tell."""
 _REPLACE_AT = 1e-2
 """Fall of the residual after which it is computed anew."""
+_LONGEST_TRUST = 32
+"""Iterations after which it is computed anew in any case."""
 _FUTILE_REPLACEMENTS = 5
 """Replacements in a row that hardly lowered the true residual, after which the iteration gives up."""
 _UNSEEN_STEPS = 2
@@ -50,10 +52,11 @@ def solve_steady(
 ) -> Solution:
     """Solve for u (B, C, H, W) with u = f where c > 0 and Σ_q w_pq (u_q - u_p) = 0 elsewhere.
 
-    f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W) as from `stencil.edge_weights`; any floating type. Each channel
-    of each image ends at ‖(1-c) A u‖ ≤ tolerance · ‖(1-c) A c (f - m)‖, with m the mean of its known values: relative
-    to the residual of filling with m. Pixels that no path of edges ties to a known one become m. `report` is told the
-    iterations so far and the largest relative residual, which the solution's history lists too.
+    f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W) as from `stencil.edge_weights`; any floating type. Edges that
+    leave the image are ignored. Each channel of each image ends at
+    ‖(1-c) A u‖ ≤ tolerance · ‖(1-c) A c (f - m)‖, with m the mean of its known values: relative to the residual of
+    filling with m. Pixels that no path of edges ties to a known one become m. `report` is told the iterations so far
+    and the largest relative residual, which the solution's history lists too.
     """
     _check(f, c, weights, tolerance, max_iterations)
     known = c > 0
@@ -94,7 +97,8 @@ class _SteadyState(torch.autograd.Function):
         u, c, weights = ctx.saved_tensors  # type: ignore[attr-defined]
         tolerance, max_iterations = ctx.limits  # type: ignore[attr-defined]
         known, w = c > 0, weights.double()
-        right = g.double().masked_fill(known, 0)
+        # An image in which nothing is known is zero whatever the weights are.
+        right = g.double().masked_fill(known | ~known.any(-1, keepdim=True).any(-2, keepdim=True), 0)
         lam, iterations, history, status = _conjugate_gradients(w, known, right, tolerance, max_iterations, None)
         Solution(lam, iterations, history[-1], status).warn_unless_converged("the gradient of steady_state", 3)
         grad_f = torch.where(known, g + divergence(w, lam).to(g.dtype), 0)
@@ -115,7 +119,7 @@ def _conjugate_gradients(
     weights: Tensor, known: Tensor, right: Tensor, tolerance: float, max_iterations: int, report: Report | None
 ) -> tuple[Tensor, int, list[float], Status]:
     """Solve -A x = right at unknown pixels, in float64: x, the iterations, the relative residuals, the status."""
-    scale = torch.linalg.vector_norm(right, dim=(2, 3), keepdim=True)
+    scale = _norms(right)
     if not (scale > 0).any():  # nothing flows in, so zero is a solution
         return torch.zeros_like(right), 0, [0.0], "converged"
     right = right / torch.where(scale > 0, scale, 1)
@@ -123,30 +127,35 @@ def _conjugate_gradients(
     def begin(r: Tensor, dtype: torch.dtype) -> _Iteration:
         return _Iteration(build_multigrid(weights, known, right.shape[1], dtype), r.to(dtype))
 
-    x, r, norm = torch.zeros_like(right), right, 1.0
-    iteration = begin(r, torch.float32)
-    history, iterations, futile = [norm], 0, 0
-    while norm > tolerance and iterations < max_iterations and futile < _FUTILE_REPLACEMENTS:
+    x, r, norms = torch.zeros_like(right), right, torch.where(scale > 0, 1.0, 0.0)
+    iteration, worst = begin(r, torch.float32), 1.0
+    history, iterations, replaced, futile = [worst], 0, 0, 0
+    while worst > tolerance and iterations < max_iterations and futile < _FUTILE_REPLACEMENTS:
         iterations += iteration.advance(max_iterations - iterations)
         estimate = iteration.residual()
         too_long = iteration.single and iterations > _SINGLE_PRECISION_STEPS
-        if too_long or iterations == max_iterations or not estimate > max(0.9 * tolerance, _REPLACE_AT * norm):
+        due = too_long or iterations == max_iterations or iterations - replaced >= _LONGEST_TRUST
+        if due or not estimate > max(0.9 * tolerance, _REPLACE_AT * worst):
             candidate = x + inner(iteration.x)
             candidate_r = (right + divergence(weights, candidate)).masked_fill_(known, 0)
-            before, estimate = norm, _largest_norm(candidate_r)
-            if estimate < norm:
-                x, r, norm = candidate, candidate_r, estimate
-                iteration.replace(r)
-            estimate = norm
-            gained = norm < 0.9 * before
-            futile = 0 if gained else futile + 1
+            found = _norms(candidate_r)
+            better = found < norms  # channel by channel: one that cannot be solved must not hold up the others
+            gained = bool(((found < 0.9 * norms) & (norms > tolerance)).any())
+            if better.all():
+                x, r, norms = candidate, candidate_r, found
+            else:
+                x, r = torch.where(better, candidate, x), torch.where(better, candidate_r, r)
+                norms = torch.where(better, found, norms)
+            iteration.replace(r)
+            estimate = worst = float(norms.max())
+            replaced, futile = iterations, 0 if gained else futile + 1
             if iteration.single and (too_long or not gained):
                 iteration, futile = begin(r, torch.float64), 0
         history.append(estimate)
         if report:
             report(iterations, estimate)
     status: Status = "max_iterations" if iterations == max_iterations else "stagnated"
-    if norm <= tolerance:
+    if worst <= tolerance:
         status = "converged"
     return x * scale, iterations, history, status
 
@@ -247,8 +256,9 @@ def _ratio(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(b > 0, a / b, 0)
 
 
-def _largest_norm(r: Tensor) -> float:
-    return float(torch.linalg.vector_norm(r, dim=(2, 3)).max())
+def _norms(r: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(r, dim=(2, 3), keepdim=True)
+    return norms
 
 
 def _check(f: Tensor, c: Tensor, weights: Tensor, tolerance: float, max_iterations: int) -> None:

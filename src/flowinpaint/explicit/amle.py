@@ -84,14 +84,14 @@ def amle(
     H, W = f.shape[-2:]
     # Ties between neighbours decide much in large holes; so 8-bit colours are made whole numbers again, which the
     # caller's float32 has blurred.
-    colours = torch.round(image * COLOUR_RANGE, decimals=3)
+    colours = image * COLOUR_RANGE
+    colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
     pyramid = build_pyramid(colours, f, c, min(scales, 1 + math.ceil(math.log2(max(H, W)))))
     # Clamped, so that the maximum principle holds though the sweeps end early.
     known = f[0, :, c[0, 0] > 0]
     start = torch.zeros_like(known[:, 0]).clamp(known.amin(1), known.amax(1))
     u = start[None, :, None, None].expand_as(pyramid[-1].f)
-    iterations, residual = 0, 0.0
-    status: Status = "converged"
+    iterations, residual, too_large = 0, 0.0, 0.0
     for number, level in enumerate(reversed(pyramid), start=1):
         if number > 1:
             u = upsample(u, (level.f.shape[-2], level.f.shape[-1]))
@@ -106,8 +106,9 @@ def amle(
         u = torch.where(level.c > 0, level.f, filled)
         iterations += sweeps
         if not residual < epsilon:
-            status = "max_iterations"
-    return Solution(u.to(device), iterations, residual, status)
+            too_large = max(too_large, residual)
+    status: Status = "max_iterations" if too_large else "converged"
+    return Solution(u.to(device), iterations, too_large or residual, status)
 
 
 def neighbour_offsets(neighbourhood: int, ratio: int) -> Offsets:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import cv2
@@ -91,13 +93,27 @@ def opencv_ric(
         interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
         interpolator.setK(k)
         try:
-            # Only its variational refinement, which is off, looks at the second image.
-            return _solution("opencv-ric", interpolator.interpolate(guide, points, guide, points + vectors), f, points)
+            with _nearly_repeatable():
+                # Only its variational refinement, which is off, looks at the second image.
+                dense = interpolator.interpolate(guide, points, guide, points + vectors)
+            return _solution("opencv-ric", dense, f, points)
         except cv2.error:
             # Matches crowded in one corner leave superpixels with fewer than k of them in reach.
             if k == 1:
                 raise InputError(_unusable("opencv-ric", points)) from None
             k //= 2
+
+
+@contextmanager
+def _nearly_repeatable() -> Iterator[None]:
+    """Keep OpenCV to one thread and one series of random numbers: RIC then gives another field only now and then."""
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    cv2.setRNGSeed(0)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(threads)
 
 
 def _contrib() -> Any:
@@ -137,4 +153,4 @@ def _solution(method: str, dense: npt.NDArray[np.float32], f: Tensor, points: Po
 
 
 def _unusable(method: str, points: Points) -> str:
-    return f"flow: {len(points)} known vectors were given; {method} makes no finite field of them and takes more."
+    return f"flow: {len(points)} known vectors were given; {method} takes others, and makes no finite field of these."
