@@ -3,6 +3,8 @@
 Without a CUDA device Triton's interpreter runs the GPU's on the CPU (conftest.py sets it).
 """
 
+import os
+import subprocess
 import sys
 from types import ModuleType
 
@@ -132,6 +134,26 @@ def test_a_half_sweep_leaves_no_residual_on_its_lines(H: int, W: int, axis: int,
 def test_the_cpu_takes_its_own_kernels_where_numba_is_there() -> None:
     kernels, _ = backend("cpu")
     assert kernels_for(torch.device("cpu")) is kernels
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_gets_threads_of_its_own() -> None:
+    backend("cpu")
+    script = """
+import os, signal, torch
+from flowinpaint.diffusion.kernels import cpu
+torch.set_num_threads(2)
+done = []
+cpu.for_each(done.append, [1, 2, 3])
+assert sorted(done) == [1, 2, 3]
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    cpu.for_each(done.append, [4, 5, 6])
+    os._exit(0 if sorted(done) == [1, 2, 3, 4, 5, 6] else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
 
 
 def test_without_numba_the_plain_kernels_serve_and_the_extra_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:

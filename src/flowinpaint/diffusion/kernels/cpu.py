@@ -8,6 +8,7 @@ its thread layers end the process when it forks or when two threads call.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -114,6 +115,10 @@ _inside = threading.local()
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="flowinpaint")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork, and nobody would answer
 
 
 def _share(kernel: Callable[..., None], count: int, work: int, *operands: Any) -> None:
