@@ -144,13 +144,13 @@ import os, signal, torch
 from flowinpaint.diffusion.kernels import cpu
 torch.set_num_threads(2)
 done = []
-cpu.for_each(done.append, [1, 2, 3])
-assert sorted(done) == [1, 2, 3]
+cpu.for_each(done.append, [1, 2])
+assert sorted(done) == [1, 2]
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    cpu.for_each(done.append, [4, 5, 6])
-    os._exit(0 if sorted(done) == [1, 2, 3, 4, 5, 6] else 1)
+    cpu.for_each(done.append, [3, 4])
+    os._exit(0 if sorted(done) == [1, 2, 3, 4] else 1)
 assert os.waitpid(child, 0)[1] == 0
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
