@@ -47,7 +47,7 @@ def solve_steady(
     weights: Tensor,
     *,
     tolerance: float = 1e-6,
-    max_iterations: int = 1000,
+    max_iterations: float = 1000,
     report: Report | None = None,
 ) -> Solution:
     """Solve for u (B, C, H, W) with u = f where c > 0 and Σ_q w_pq (u_q - u_p) = 0 elsewhere.
@@ -59,6 +59,7 @@ def solve_steady(
     and the largest relative residual, which the solution's history lists too.
     """
     _check(f, c, weights, tolerance, max_iterations)
+    max_iterations = int(max_iterations)
     known = c > 0
     w, given = weights.double(), torch.where(known, f, 0).double()
     mean = given.sum((2, 3), keepdim=True) / known.sum((2, 3), keepdim=True).clamp(min=1)
@@ -261,7 +262,7 @@ def _norms(r: Tensor) -> Tensor:
     return norms
 
 
-def _check(f: Tensor, c: Tensor, weights: Tensor, tolerance: float, max_iterations: int) -> None:
+def _check(f: Tensor, c: Tensor, weights: Tensor, tolerance: float, max_iterations: float) -> None:
     B, _, H, W = f.shape
     if c.shape != (B, 1, H, W):
         raise InputError(f"c: shape {tuple(c.shape)} was given; {(B, 1, H, W)} is taken beside f's {tuple(f.shape)}.")

@@ -62,7 +62,6 @@ def eed(
         raise InputError(f"solver: {solver!r} was given; {' or '.join(MAX_ITERATIONS)} is taken.")
     chosen_alpha = tuned_alpha(float(c.mean())) if alpha is None else alpha
     limit = MAX_ITERATIONS[solver] if max_iterations is None else max_iterations
-    check_limits(tolerance, limit)
     H, W = f.shape[-2:]
     image, f, c = (_at_least_two_pixels(x) for x in (image, f, c))
 
@@ -72,6 +71,7 @@ def eed(
         return edge_weights(D, delta), time_step_bound(D, delta)
 
     if solver == "fsi":
+        check_limits(tolerance, limit)
         solution = inpaint_coarse_to_fine(image, f, c, operator, tolerance, int(limit), progress)
     else:
         solution = fill_steady(f, c, operator(image)[0], tolerance, limit, progress)

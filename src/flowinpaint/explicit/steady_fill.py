@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flowinpaint.diffusion.steady import check_limits, solve_steady
+from flowinpaint.diffusion.steady import solve_steady
 from flowinpaint.result import Progress, ProgressCallback, Solution
 
 
@@ -17,10 +17,9 @@ def fill_steady(
     progress: ProgressCallback | None,
 ) -> Solution:
     """The steady state of `diffusion.steady`, with its progress told as that of a single level."""
-    check_limits(tolerance, max_iterations)
 
     def report(iterations: int, residual: float) -> None:
         if progress:
             progress(Progress(1, 1, iterations, residual))
 
-    return solve_steady(f, c, weights, tolerance=tolerance, max_iterations=int(max_iterations), report=report)
+    return solve_steady(f, c, weights, tolerance=tolerance, max_iterations=max_iterations, report=report)
