@@ -352,8 +352,7 @@ def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
         write_flow(path, FLOW)
     except OSError:
         pytest.skip("the file system takes UTF-8 only")
-    with pytest.raises(FileFormatError, match="the file name is not UTF-8"):
-        read_flow(path)
+    np.testing.assert_array_equal(read_flow(path)[0], FLOW)
 
 
 @pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)

@@ -12,10 +12,10 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -62,7 +62,7 @@ def read_flow(path: StrPath) -> tuple[Flow, Mask]:
     suffix = path.suffix.lower()
     check_file(path, suffix not in FLOW_SUFFIXES and f"a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
     flow, known = _FORMATS[suffix][0](path)
-    valid: Mask = known & np.isfinite(flow).all(axis=2)
+    valid: Mask = known & _in_every_channel(np.isfinite(flow))
     flow[~valid] = np.nan
     return flow, valid
 
@@ -190,11 +190,14 @@ def _read_flo(path: Path) -> tuple[Flow, Mask]:
     check_file(path, len(head) < 12 and "truncated: it ends inside its header")
     width, height = struct.unpack("<ii", head[4:])
     check_file(path, size_fault(width, height, 12 + 8 * width * height, path.stat().st_size))
-    # OpenCV's binding ends the whole process on a name that cannot be encoded.
-    check_file(path, re.search("[\ud800-\udfff]", str(path)) is not None and "the file name is not UTF-8")
-    flow: Flow = np.asarray(cv2.readOpticalFlow(str(path)), np.float32)
-    check_file(path, flow.shape != (height, width, 2) and "OpenCV cannot read it")
-    return flow, np.asarray((np.abs(flow) <= _FLO_LIMIT).all(axis=2))
+    # Not by OpenCV, which takes fifty times as long.
+    flow = np.fromfile(path, "<f4", 2 * width * height, offset=12).reshape(height, width, 2).astype(np.float32)
+    return flow, _in_every_channel(np.abs(flow) <= _FLO_LIMIT)
+
+
+def _in_every_channel(condition: npt.NDArray[np.bool_]) -> Mask:
+    """Where (H, W, C) holds in all channels; numpy's own reduction over a short last axis is slow."""
+    return reduce(np.logical_and, np.moveaxis(condition, 2, 0))
 
 
 def _flo_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
