@@ -66,14 +66,14 @@ class Sample:
         A crop of n > 0 keeps the n×n pixels in the middle; a mask is then drawn inside of them.
         """
         image, (truth, valid) = read_image(self.folder / IMAGE), read_flow(self.folder / self.truth)
-        _check_size(self.folder / IMAGE, image, self.truth, truth)
+        check_size(self.folder / IMAGE, image, f"{self.truth} beside it", truth)
         channels = TRUTHS[self.truth]
         fault = f"it has {truth.shape[2]} channels; in a file of this name {channels} are taken"
         check_file(self.folder / self.truth, truth.shape[2] != channels and fault)
         file = self.mask_file(density)
         fixed = None if file is None else read_mask(file)
         if file is not None and fixed is not None:
-            _check_size(file, fixed, self.truth, truth)
+            check_size(file, fixed, f"{self.truth} beside it", truth)
         middle = _middle((truth.shape[0], truth.shape[1]), crop)
         image, truth, valid = image[middle], truth[middle], valid[middle]
         if fixed is None:
@@ -160,7 +160,8 @@ def _middle(shape: tuple[int, int], crop: int) -> tuple[slice, slice]:
     return rows, columns
 
 
-def _check_size(path: Path, array: npt.NDArray[Any], name: str, other: npt.NDArray[Any]) -> None:
+def check_size(path: Path, array: npt.NDArray[Any], name: str, other: npt.NDArray[Any]) -> None:
+    """Raise FileFormatError unless two pictures, the second told by its name, are of one size."""
     if array.shape[:2] != other.shape[:2]:
         (height, width), (h, w) = array.shape[:2], other.shape[:2]
-        raise FileFormatError(f"{path}: is {width}x{height} pixels (width x height), but {name} beside it is {w}x{h}")
+        raise FileFormatError(f"{path}: is {width}x{height} pixels (width x height), but {name} is {w}x{h}")
