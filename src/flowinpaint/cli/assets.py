@@ -1,0 +1,141 @@
+"""`flowinpaint assets`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import cv2
+import numpy as np
+import torch
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
+from rich.text import Text
+
+from flowinpaint.cli.console import messages, output, say
+from flowinpaint.data.assets import LONGEST, OPTIONS, build_bank
+from flowinpaint.data.bank import BANK_SUFFIX, KINDS, MAX_SIDE, MIN_SIDE, PictureBank, bank_picture, read_bank
+from flowinpaint.data.layered import LayeredFlow
+from flowinpaint.data.procedural import procedural_bank
+from flowinpaint.errors import InputError
+from flowinpaint.io import check_image_writable, write_image
+from flowinpaint.sheet import Panel, contact_sheet
+from flowinpaint.viz import Rgb, as_rgb, field_range, flow_to_rgb
+
+app = typer.Typer(no_args_is_help=True, help="The pictures that generated training scenes are painted with.")
+
+Folders = list[Path]
+
+_SCENES_AT_ONCE = 4
+_COLUMNS = 6
+_GREY, _BORDER = 128, (255, 230, 0)
+
+
+@app.command()
+def build(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="BANK", help="The bank: a .safetensors file.")],
+    photos: Annotated[
+        Folders | None,
+        typer.Option(metavar="DIR", help="Photos; NAME.png, NAME_coarse.png or NAME_fine.png label their segments."),
+    ] = None,
+    cutouts: Annotated[
+        Folders | None,
+        typer.Option(metavar="DIR", help="PNG with an alpha channel, or pictures with silhouettes NAME.png."),
+    ] = None,
+    textures: Annotated[Folders | None, typer.Option(metavar="DIR", help="Materials, taken whole.")] = None,
+    longest: Annotated[
+        int, typer.Option(min=MIN_SIDE, max=MAX_SIDE, help="Reduce what is longer than this many px.")
+    ] = LONGEST,
+    jobs: Annotated[int, typer.Option(min=1, help="Threads that work side by side.")] = 4,
+) -> None:
+    """Make a bank of the pictures in folders and the folders inside them.
+
+    Each kind can be given several times. A kind that is not given is drawn.
+    """
+    folders = {"photos": photos or [], "materials": textures or [], "cutouts": cutouts or []}
+    if not any(folders.values()):
+        raise InputError("--photos, --cutouts and --textures: none was given; a folder for at least one is taken.")
+    if out.suffix != BANK_SUFFIX:
+        raise InputError(f"--out: {out} was given; a name that ends in {BANK_SUFFIX} is taken.")
+    skipped: list[str] = []
+
+    def skip(sentence: str) -> None:
+        skipped.append(sentence)
+        say("Skipped:", "yellow", sentence)
+
+    with _files_bar() as report:
+        counts = build_bank(folders, out, longest=longest, jobs=jobs, progress=report, skipped=skip)
+    parts = [f"{counts[kind]} {OPTIONS[kind]}{'' if folders[kind] else ' (drawn)'}" for kind in KINDS]
+    lost = f"; skipped: {len(skipped)}" if skipped else ""
+    size = out.stat().st_size / 1e6
+    output.print(Text(f"Wrote {out}: {', '.join(parts)}, {size:.1f} MB{lost}."), soft_wrap=True)
+
+
+@app.command()
+def preview(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The sheet: an image file.")],
+    bank: Annotated[Path | None, typer.Argument(metavar="[BANK]", help="A bank; without one, drawn pictures.")] = None,
+    pictures: Annotated[bool, typer.Option("--pictures", help="Show the pictures of the bank, not scenes.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="How many scenes or pictures.")] = 24,
+    seed: Annotated[int, typer.Option(min=0, help="Decides which.")] = 0,
+    size: Annotated[int, typer.Option(min=32, max=2048, help="Height and width of each in px.")] = 256,
+) -> None:
+    """Draw a sheet of generated scenes, the image above its flow, or of the pictures in a bank."""
+    check_image_writable(out)
+    source = procedural_bank() if bank is None else read_bank(bank)
+    panels = _pictures(source, count, seed, size) if pictures else _scenes(source, count, seed, size)
+    write_image(out, contact_sheet(panels, min(count, _COLUMNS)))
+    output.print(Text(f"Wrote {out}."), soft_wrap=True)
+
+
+@contextmanager
+def _files_bar() -> Iterator[Callable[[int, int], None]]:
+    """A bar of the files done, on a terminal; gone when done."""
+    columns = (TextColumn("pictures"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _scenes(bank: PictureBank, count: int, seed: int, size: int) -> list[Panel | None]:
+    """Scenes 0, 1, … of a seed: image above flow, under the magnitude of the full colours."""
+    source = LayeredFlow(size=(size, size), bank=bank, seed=seed)
+    panels: list[Panel | None] = []
+    for first in range(0, count, _SCENES_AT_ONCE):
+        samples = torch.arange(first, min(first + _SCENES_AT_ONCE, count))
+        batch = source.scenes(samples)
+        images, flows = (planes.movedim(1, -1).numpy() for planes in (batch.image, batch.flow))
+        for number, image, flow in zip(samples.tolist(), images, flows, strict=True):
+            title = f"{number}\nup to {field_range(flow).high:.1f} px"
+            panels.append((title, np.concatenate([as_rgb(image), flow_to_rgb(flow)])))
+    return panels
+
+
+def _pictures(bank: PictureBank, count: int, seed: int, size: int) -> list[Panel | None]:
+    """Some pictures of each kind, with the borders of segments, or what is outside of a silhouette, marked."""
+    rng = np.random.default_rng(seed)
+    panels: list[Panel | None] = []
+    for place, kind in enumerate(KINDS):
+        share, present = (count + len(KINDS) - 1 - place) // len(KINDS), len(getattr(bank, kind))
+        for number in np.sort(rng.choice(present, min(share, present), replace=False)).tolist():
+            panels.append((f"{OPTIONS[kind]} {number}", _marked(bank, kind, number, size)))
+    return panels
+
+
+def _marked(bank: PictureBank, kind: str, number: int, size: int) -> Rgb:
+    """A picture of a bank that fits into size×size."""
+    colour, extra = bank_picture(bank, kind, number)
+    height, width = extra.shape
+    share = size / max(height, width)
+    target = (max(1, round(width * share)), max(1, round(height * share)))
+    if kind == "cutouts":
+        colour[extra == 0] = _GREY
+    colour = np.asarray(cv2.resize(colour, target, interpolation=cv2.INTER_AREA), np.uint8)
+    if kind == "photos":
+        labels = np.asarray(cv2.resize(extra, target, interpolation=cv2.INTER_NEAREST_EXACT))
+        colour[:-1][labels[1:] != labels[:-1]] = _BORDER
+        colour[:, :-1][labels[:, 1:] != labels[:, :-1]] = _BORDER
+    return colour

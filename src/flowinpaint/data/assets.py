@@ -1,0 +1,259 @@
+"""A bank of pictures from folders of photos, cut-outs and textures.
+
+Photos are any pictures; NAME_coarse.png, NAME_fine.png or, beside a NAME that is no PNG, NAME.png are label maps of
+their segments, and the photo enters once with each. One without is segmented here. A cut-out is a PNG with an alpha
+channel, or a picture with its silhouette NAME.png beside it, white inside. Textures are taken whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from scipy.ndimage import distance_transform_edt
+
+from flowinpaint.data.bank import (
+    KINDS,
+    MIN_SIDE,
+    STEP,
+    PackedPicture,
+    Picture,
+    check_bank_name,
+    in_threads,
+    pack_picture,
+    save_pictures,
+    side_fault,
+)
+from flowinpaint.data.cutout import Bytes, cut_to_silhouette, fill_outside
+from flowinpaint.data.folder import stable_seed
+from flowinpaint.data.procedural import procedural_pictures
+from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.imagefile import decode_image
+from flowinpaint.io import IMAGE_SUFFIXES, StrPath, atomic_path, read_image
+from flowinpaint.viz import as_rgb
+
+LONGEST = 512
+"""Larger pictures are reduced to this many pixels on their longer side."""
+OPTIONS = {"photos": "photos", "materials": "textures", "cutouts": "cutouts"}
+"""What a kind of picture is called by the user."""
+
+_LABEL_ENDS = ("_coarse", "_fine")
+# Odd, hence labels below 256 stay apart, and far from each other where their numbers are close.
+_LABEL_STRIDE = 163
+_SEGMENT_SCALES = (50.0, 400.0)
+_SEGMENT_SMOOTHING = 0.8
+_SMALLEST_SEGMENT = 50
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A picture in a folder, and the label maps or the silhouette beside it."""
+
+    kind: str
+    image: Path
+    maps: tuple[Path, ...] = ()
+
+
+def build_bank(
+    folders: Mapping[str, Sequence[StrPath]],
+    out: StrPath,
+    *,
+    longest: int = LONGEST,
+    jobs: int = 1,
+    progress: Progress = lambda done, total: None,
+    skipped: Callable[[str], None] = lambda sentence: None,
+) -> dict[str, int]:
+    """Write a bank of the pictures in the folders of each of KINDS, and give how many of each it has.
+
+    A kind without folders is drawn (`procedural_pictures`). progress is called with the files done and to do, skipped
+    with a sentence for each file that cannot be used.
+    """
+    check_bank_name(out)
+    if longest < MIN_SIDE:
+        raise InputError(f"longest: {longest} was given; {MIN_SIDE} px or more are taken.")
+    sources = [source for kind in KINDS for source in find_sources(kind, folders.get(kind, ()))]
+    if not sources:
+        names = ", ".join(OPTIONS.values())
+        raise InputError(f"folders: none was given; a folder for at least one of {names} is taken.")
+    _check_segmentation(sources)
+    packed: dict[str, list[PackedPicture]] = {kind: [] for kind in KINDS}
+    with (
+        atomic_path(out) as temporary,  # taken first: a place that cannot be written to shows now
+        closing(in_threads(lambda source: _pack_source(source, longest), sources, jobs)) as work,
+    ):
+        for done, (source, outcome) in enumerate(zip(sources, work, strict=True), 1):
+            if isinstance(outcome, str):
+                skipped(outcome)
+            else:
+                packed[source.kind] += outcome
+            progress(done, len(sources))
+        for kind in KINDS:
+            if folders.get(kind) and not packed[kind]:
+                places = ", ".join(map(str, folders[kind]))
+                raise InputError(f"{OPTIONS[kind]}: none of the pictures in {places} can be used.")
+        for kind, pictures in procedural_pictures([kind for kind in KINDS if not packed[kind]]).items():
+            packed[kind] = [pack_picture(kind, picture) for picture in pictures]
+        save_pictures(packed, temporary)
+    return {kind: len(packed[kind]) for kind in KINDS}
+
+
+def find_sources(kind: str, folders: Iterable[StrPath]) -> list[Source]:
+    """The pictures of a kind in folders and the folders inside them, by name."""
+    sources = []
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            found = "is a file" if folder.exists() else "does not exist"
+            raise InputError(f"{OPTIONS[kind]}: {folder} {found}; a folder of pictures is taken.")
+        files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+        if not files:
+            raise InputError(f"{OPTIONS[kind]}: {folder} has no pictures in it ({', '.join(IMAGE_SUFFIXES)}).")
+        sources += _pair(kind, files)
+    return sources
+
+
+def _pair(kind: str, files: list[Path]) -> list[Source]:
+    """The pictures among the files, each with the maps that belong to it."""
+    if kind == "materials":
+        return [Source(kind, file) for file in files]
+    present = set(files)
+    maps: dict[Path, tuple[Path, ...]] = {}
+    for file in files:
+        beside = [] if file.suffix.lower() == ".png" else [file.with_suffix(".png")]
+        if kind == "photos":
+            beside += [file.with_name(f"{file.stem}{end}.png") for end in _LABEL_ENDS]
+        maps[file] = tuple(path for path in beside if path in present)
+    taken = {path for paths in maps.values() for path in paths}
+    return [Source(kind, file, paths) for file, paths in maps.items() if file not in taken]
+
+
+def _check_segmentation(sources: Iterable[Source]) -> None:
+    alone = next((source.image for source in sources if source.kind == "photos" and not source.maps), None)
+    if alone is not None and find_spec("skimage") is None:
+        raise InputError(
+            f"photos: {alone} has no label map beside it, and to segment it scikit-image is needed, which is not "
+            "installed: pip install 'flowinpaint[train]' brings it."
+        )
+
+
+def _pack_source(source: Source, longest: int) -> list[PackedPicture] | str:
+    """The pictures that a source gives, or a sentence that says why it gives none."""
+    try:
+        if source.kind == "photos":
+            pictures = _photos(source, longest)
+        elif source.kind == "cutouts":
+            pictures = [_cutout(source, longest)]
+        else:
+            pictures = [_material(source, longest)]
+        return [pack_picture(source.kind, picture) for picture in pictures]
+    except (FileFormatError, InputError, OSError) as error:
+        return str(error)
+
+
+def _photos(source: Source, longest: int) -> list[Picture]:
+    colour = as_rgb(read_image(source.image))
+    size = _reduced_size(colour, longest)
+    small = _whole_steps(_reduced(colour, size))
+    _check_size(source.image, small)
+    if not source.maps:
+        return [Picture(small, segment(small, stable_seed(source.image.name) / 2**64))]
+    labels = [(path, _read_map(path, colour)) for path in source.maps]
+    for path, found in labels:
+        check_file(path, found.ndim != 2 and "has colours; a grey map of labels is taken")
+    nearest = [cv2.resize(spread_labels(found), size, interpolation=cv2.INTER_NEAREST_EXACT) for _, found in labels]
+    return [Picture(small, _whole_steps(np.asarray(found, np.uint8))) for found in nearest]
+
+
+def _material(source: Source, longest: int) -> Picture:
+    colour = as_rgb(read_image(source.image))
+    small = _whole_steps(_reduced(colour, _reduced_size(colour, longest)))
+    _check_size(source.image, small)
+    return Picture(small, np.zeros(small.shape[:2], np.uint8))
+
+
+def _cutout(source: Source, longest: int) -> Picture:
+    colour = as_rgb(read_image(source.image))
+    if source.maps:
+        coverage = _read_map(source.maps[0], colour)
+        coverage = (coverage if coverage.ndim == 2 else coverage[..., 0]) > 0
+    else:
+        coverage = _alpha(source.image) > 0.5
+    check_file(source.image, not coverage.any() and "nothing lies inside of its silhouette")
+    # Filled before it is reduced, lest the colours at the border mix with the background.
+    size = _reduced_size(colour, longest)
+    inside = _reduced(coverage.astype(np.float32), size) >= 0.5
+    check_file(source.image, not inside.any() and f"nothing is left of its silhouette at {size[0]}x{size[1]} px")
+    colour, inside = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside, STEP)
+    _check_size(source.image, colour)
+    return Picture(colour, inside.astype(np.uint8) * np.uint8(255))
+
+
+def segment(colour: Bytes, draw: float) -> Bytes:
+    """The segments (H, W) of a photo (H, W, 3) by Felzenszwalb's method, coarser with a draw nearer to 1 than to 0."""
+    from skimage.segmentation import felzenszwalb  # an extra that takes long to import
+
+    low, high = _SEGMENT_SCALES
+    smooth = cv2.GaussianBlur(colour, (0, 0), _SEGMENT_SMOOTHING)
+    scale = low * (high / low) ** draw
+    labels = felzenszwalb(smooth, scale=scale, sigma=_SEGMENT_SMOOTHING, min_size=_SMALLEST_SEGMENT)
+    return spread_labels(without_slivers(np.asarray(labels)))
+
+
+def without_slivers(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The labels (H, W) with segments nowhere 3 px wide, such as lie along blurred edges, given to their neighbours."""
+    numbers, square = labels.astype(np.float32), np.ones((3, 3), np.uint8)
+    inner = np.asarray(cv2.erode(numbers, square)) == np.asarray(cv2.dilate(numbers, square))
+    kept = np.isin(labels, labels[inner])
+    if not kept.any():
+        return labels
+    nearest = distance_transform_edt(~kept, return_distances=False, return_indices=True)
+    return np.asarray(labels[tuple(nearest)])
+
+
+def spread_labels(labels: npt.NDArray[Any]) -> Bytes:
+    """Labels (H, W) of any numbers as 0 … 255, different ones apart where there are up to 256."""
+    _, numbers = np.unique(labels, return_inverse=True)
+    return (numbers.reshape(labels.shape) * _LABEL_STRIDE % 256).astype(np.uint8)
+
+
+def _read_map(path: Path, colour: Bytes) -> npt.NDArray[Any]:
+    pixels = decode_image(path, path.read_bytes())
+    (height, width), (h, w) = pixels.shape[:2], colour.shape[:2]
+    check_file(path, (height, width) != (h, w) and f"is {width}x{height} pixels, but the picture beside it is {w}x{h}")
+    return pixels
+
+
+def _alpha(path: Path) -> npt.NDArray[np.float32]:
+    """The opacity (H, W) from 0 to 1 of a picture that could be decoded."""
+    pixels = np.asarray(cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED))
+    check_file(path, pixels.shape[2:] != (4,) and "has no alpha channel, and no silhouette .png lies beside it")
+    return np.asarray(pixels[..., 3] / np.float32(np.iinfo(pixels.dtype).max), np.float32)
+
+
+def _reduced_size(colour: Bytes, longest: int) -> tuple[int, int]:
+    """The width and height at which the longer side of a picture is no more than `longest`."""
+    height, width = colour.shape[:2]
+    share = min(1.0, longest / max(height, width))
+    return max(1, round(width * share)), max(1, round(height * share))
+
+
+def _reduced(pixels: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))
+
+
+def _whole_steps(pixels: Bytes) -> Bytes:
+    """The pixels without the last rows and columns that are no whole STEP."""
+    height, width = pixels.shape[:2]
+    return pixels[: height // STEP * STEP, : width // STEP * STEP]
+
+
+def _check_size(path: Path, pixels: Bytes) -> None:
+    check_file(path, side_fault(*pixels.shape[:2]))
