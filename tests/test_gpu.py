@@ -8,7 +8,9 @@ import torch
 
 import flowinpaint as fi
 from flowinpaint.api import EXPLICIT, parameters_of
+from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.scene import sample_scene
+from flowinpaint.diffusion.fsi import fsi_cycle
 from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import divergence
 from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
@@ -86,3 +88,116 @@ def test_memory_formats_make_no_difference() -> None:
     expected = solve_steady(f.cuda(), c.cuda(), weights.cuda()).u
     turned = [x.cuda().contiguous(memory_format=torch.channels_last) for x in (f, c, weights)]
     torch.testing.assert_close(solve_steady(*turned).u, expected, rtol=0, atol=1e-9)
+
+
+def fsi_problem(size: tuple[int, int], batch: int, channels: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """u, f, c, weights and tau; edges that leave the image have weights that must not count."""
+    g = torch.Generator().manual_seed(4)
+    u, f = (torch.randn(batch, channels, *size, generator=g, dtype=dtype) for _ in range(2))
+    c = (torch.rand(batch, 1, *size, generator=g) < 0.05).to(dtype)
+    weights = torch.rand(batch, 4, *size, generator=g, dtype=dtype) * 1.2 - 0.2
+    return [u, f, c, weights, 0.05 + 0.1 * torch.rand(batch, 1, 1, 1, generator=g, dtype=dtype)]
+
+
+def fsi_gradients(inputs: list[torch.Tensor], device: str, steps: int, segment: int | None) -> list[torch.Tensor]:
+    """The end of a cycle, and the gradients for u, f, weights and tau."""
+    u, f, c, weights, tau = (x.detach().to(device) for x in inputs)
+    leaves = [x.requires_grad_() for x in (u, f, weights, tau)]
+    end = fsi_cycle(u, f, c, weights, tau, steps, segment)
+    return [x.detach().cpu() for x in (end, *torch.autograd.grad(end.square().sum(), leaves))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("segment", [None, 7])
+@pytest.mark.parametrize(
+    ("size", "batch", "channels", "steps"),
+    [((1, 1), 2, 2, 3), ((1, 70), 1, 1, 9), ((67, 93), 3, 2, 45), ((128, 192), 4, 3, 20), ((130, 3), 2, 5, 1)],
+)
+def test_fsi_cycles_agree(
+    size: tuple[int, int], batch: int, channels: int, steps: int, segment: int | None, dtype: torch.dtype
+) -> None:
+    inputs = fsi_problem(size, batch, channels, dtype)
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-4
+    expected = fsi_gradients(inputs, "cpu", steps, None)
+    for a, b in zip(fsi_gradients(inputs, "cuda", steps, segment), expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * float(b.abs().max()))
+
+
+def test_an_fsi_cycle_and_its_gradient_run_in_a_cuda_graph() -> None:
+    u, f, c, weights, tau = (x.cuda() for x in fsi_problem((40, 50), 2, 2, torch.float32))
+    weights.requires_grad_()
+
+    def gradient() -> torch.Tensor:
+        return torch.autograd.grad(fsi_cycle(u, f, c, weights, tau, 12).square().sum(), weights)[0]
+
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        gradient()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = gradient()
+    f.add_(1)
+    graph.replay()
+    torch.testing.assert_close(captured, gradient(), rtol=0, atol=0)
+
+
+def test_more_than_two_to_the_31_values() -> None:
+    B, C, H, W = 3, 3, 16384, 16384
+    if torch.cuda.mem_get_info()[0] < 75 * 2**30:
+        pytest.skip("needs 75 GiB of device memory")
+    f = torch.zeros(B, C, H, W, device="cuda")
+    f[-1, -1, -1, -1] = 1
+    c = torch.zeros(B, 1, H, W, device="cuda", dtype=torch.bool)
+    c[-1, :, -1, -1] = True
+    weights = torch.ones(B, 4, H, W, device="cuda")
+    u = fsi_cycle(torch.zeros_like(f), f, c, weights, 0.1, 2)
+    del f, weights
+    corner = u[-1, -1, -3:, -3:].cpu()
+    small_f = torch.zeros(1, 1, 5, 5)
+    small_f[..., -1, -1] = 1
+    expected = fsi_cycle(torch.zeros_like(small_f), small_f, small_f, torch.ones(1, 4, 5, 5), 0.1, 2)
+    torch.testing.assert_close(corner, expected[0, 0, -3:, -3:])
+    assert float(u[:-1].abs().amax()) == 0
+
+
+@pytest.mark.filterwarnings("default")  # the compiler has its own
+@pytest.mark.parametrize("decoder_kernel", [1, 2])
+def test_padded_channels_in_half_precision_and_compiled_parts_agree(decoder_kernel: int) -> None:
+    torch.manual_seed(0)
+    model = Neuroexplicit(NeuroexplicitConfig(decoder_kernel=decoder_kernel))
+    image, flow = torch.rand(2, 3, 64, 96), 5 * torch.randn(2, 2, 64, 96)
+    mask = torch.rand(2, 1, 64, 96) < 0.05
+    with torch.inference_mode():
+        expected = model(image, mask, flow)
+    model.cuda()
+    on = [x.cuda() for x in (image, mask, flow)]
+    gradients = []
+    for compiled in (False, True):
+        if compiled:
+            model.compile_parts()
+        with torch.autocast("cuda", torch.bfloat16):
+            out = model(*on)
+        assert float((out.detach().cpu() - expected).abs().mean()) < 0.05
+        found = torch.autograd.grad(out.square().mean(), list(model.parameters()))
+        gradients.append(torch.cat([g.flatten() for g in found]))
+    assert float((gradients[0] - gradients[1]).norm() / gradients[0].norm()) < 0.1
+
+
+def test_scenes_are_those_of_the_cpu_also_in_a_cuda_graph() -> None:
+    source = LayeredFlow(size=(96, 128))
+    numbers = torch.arange(4)
+    first, second = source.scenes(numbers), source.scenes(numbers + 4)
+    source = source.cuda()
+    numbers = numbers.cuda()
+    source.scenes(numbers)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = source.scenes(numbers)
+    for expected in (first, second):
+        graph.replay()
+        for own, other in zip(captured, expected, strict=True):
+            # A pixel whose centre lies on a border may fall to either side.
+            assert ((own.cpu() - other).abs() > 1e-3).float().mean() < 1e-3
+        numbers += 4

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowinpaint.diffusion.fsi import extrapolation_weight, fsi_cycle, fsi_cycle_of, step_to_steady
+from flowinpaint.diffusion.fsi import fsi_cycle, fsi_cycle_of, step_to_steady
+from flowinpaint.diffusion.kernels.fsi_reference import extrapolation_weight
 from flowinpaint.diffusion.stencil import (
     cell_delta,
     edge_weights,

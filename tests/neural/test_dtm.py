@@ -1,9 +1,11 @@
+from typing import Any
+
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from flowinpaint.neural.dtm import DiffusionTensorModule
-from helpers import golden, reference
+from flowinpaint.neural.dtm import DiffusionTensorModule, _upsample
+from helpers import generator, golden, reference
 
 
 def parameters(module: torch.nn.Module) -> int:
@@ -39,3 +41,49 @@ def test_decoder_kernel_two_reaches_every_pixel_and_kernel_one_a_quarter() -> No
         torch.nn.init.zeros_(up.bias)  # type: ignore[arg-type]
         share = (up(torch.rand(1, 352, 3, 4)) != 0).float().mean()
         assert float(share) == pytest.approx(reached, abs=1e-3)
+
+
+@pytest.mark.parametrize("decoder_kernel", [1, 2])
+def test_the_decoders_layers_are_the_transposed_convolutions_they_are_named(decoder_kernel: int) -> None:
+    layer = DiffusionTensorModule(width=3, decoder_kernel=decoder_kernel).double().dcnv1
+    x = torch.randn(2, 9, 5, 7, generator=generator(1), dtype=torch.float64, requires_grad=True)
+    direction = torch.randn(2, 3, 10, 14, generator=generator(2), dtype=torch.float64)
+    leaves = [x, *layer.parameters()]
+    ours, expected = _upsample(layer, x, multiple=1), layer(x)
+    torch.testing.assert_close(ours, expected)
+    for a, b in zip(*(torch.autograd.grad(y, leaves, direction) for y in (ours, expected)), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("decoder_kernel", [1, 2])
+@pytest.mark.parametrize(("in_channels", "width"), [(3, 44), (6, 5), (8, 3), (3, 8)])
+def test_padded_channels_change_no_value_and_no_gradient(in_channels: int, width: int, decoder_kernel: int) -> None:
+    torch.manual_seed(0)
+    dtm = DiffusionTensorModule(in_channels, 5, width, decoder_kernel).double()
+    x = torch.randn(1, in_channels, 32, 16, generator=generator(3), dtype=torch.float64, requires_grad=True)
+    leaves = [x, *dtm.parameters()]
+    results = []
+    for pad_channels in (False, True):
+        maps = dtm(x, pad_channels)
+        loss = sum((z.square() * (k + 1)).sum() for k, z in enumerate(maps))
+        results.append([*maps, *torch.autograd.grad(loss, leaves)])
+    for plain, padded in zip(*results, strict=True):
+        torch.testing.assert_close(padded, plain, rtol=1e-9, atol=1e-9)
+
+
+def test_padding_makes_every_convolution_one_of_eights(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    convolve = torch.nn.functional.conv2d
+
+    def watch(x: torch.Tensor, weight: torch.Tensor, *rest: Any) -> torch.Tensor:
+        seen.extend(weight.shape[:2])
+        return convolve(x, weight, *rest)
+
+    monkeypatch.setattr("torch.nn.functional.conv2d", watch)
+    dtm = DiffusionTensorModule()
+    dtm(torch.rand(1, 3, 16, 16), True)
+    assert len(seen) == 2 * 16
+    assert all(count % 8 == 0 for count in seen)
+    seen.clear()
+    dtm(torch.rand(1, 3, 16, 16))
+    assert 44 in seen

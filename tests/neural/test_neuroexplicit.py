@@ -1,4 +1,6 @@
+import copy
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
+from flowinpaint.diffusion.fsi import fsi_cycle_of
+from flowinpaint.diffusion.stencil import divergence
 from flowinpaint.diffusion.tensor import structure_tensor
 from flowinpaint.errors import InputError
-from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig, edge_weights_of
 from helpers import generator, golden, reference
 
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -257,6 +261,60 @@ def test_gradcheck_of_the_whole_model() -> None:
         return out
 
     assert torch.autograd.gradcheck(run, (image.requires_grad_(), flow.requires_grad_()), nondet_tol=1e-9)
+
+
+def test_gradients_are_those_of_the_graph_through_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = model().double()
+    image, mask, flow = inputs(dtype=torch.float64)
+    leaves = [image.requires_grad_(), flow.requires_grad_(), *net.parameters()]
+
+    def through_the_graph(u: Tensor, f: Tensor, c: Tensor, weights: Tensor, steps: int) -> Tensor:
+        return fsi_cycle_of([partial(divergence, weights)] * steps, u, f, c, 1.0)
+
+    ours = torch.autograd.grad(net(image, mask, flow).square().sum(), leaves)
+    monkeypatch.setattr("flowinpaint.neural.neuroexplicit.inpainting_cycle", through_the_graph)
+    for a, b in zip(ours, torch.autograd.grad(net(image, mask, flow).square().sum(), leaves), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8 * float(b.abs().max()))
+
+
+# Dynamo looks at .grad of whatever it is given.
+NON_LEAF = pytest.mark.filterwarnings("ignore:The .grad attribute")
+
+
+@NON_LEAF
+@pytest.mark.parametrize("name", [name for name in ABLATIONS if name != "+W"])
+def test_edge_weights_compile_without_a_break(name: str) -> None:
+    config = NeuroexplicitConfig(**ABLATIONS[name])
+    compiled = torch.compile(edge_weights_of, backend="aot_eager", fullgraph=True, dynamic=False)
+    image, lam = torch.rand(2, 3, 6, 7, generator=generator(1)), torch.tensor(0.7, requires_grad=True)
+    z = torch.randn(2, config.predicted, 6, 7, generator=generator(2)).bfloat16().requires_grad_()
+    results = [edge(z, image, lam, config) for edge in (compiled, edge_weights_of)]
+    assert results[0].dtype == image.dtype
+    torch.testing.assert_close(*results)
+    for a, b in zip(*(torch.autograd.grad(x.square().sum(), (z, lam)) for x in results), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@NON_LEAF
+@pytest.mark.parametrize("name", ["full", "+W"])
+def test_compiled_parts_give_the_same_and_leave_the_parameters(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = model(**{**ABLATIONS[name], **SMALL})
+    expected, names = net(*inputs()), net.state_dict().keys()
+    calls: list[object] = []
+    compile_ = torch.compile
+
+    def compile_quickly(function: Any, **options: Any) -> Any:
+        calls.append(function)
+        return compile_(function, backend="aot_eager", **options)
+
+    monkeypatch.setattr(torch, "compile", compile_quickly)
+    net.compile_parts()
+    assert len(calls) == 2
+    assert net.state_dict().keys() == names
+    torch.testing.assert_close(net(*inputs()), expected)
+    net(*inputs()).sum().backward()
+    assert net.lam.grad is not None
+    torch.testing.assert_close(copy.deepcopy(net)(*inputs()), expected)
 
 
 @pytest.mark.parametrize(

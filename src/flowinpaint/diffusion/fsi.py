@@ -11,27 +11,34 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.fsi_function import inpainting_cycle
+from flowinpaint.diffusion.kernels.fsi_reference import extrapolation_weight
 from flowinpaint.diffusion.stencil import divergence
 from flowinpaint.result import Solution, Status
 
 Operator = Callable[[Tensor], Tensor]
 
 
-def extrapolation_weight(step: int) -> float:
-    """γ_l = (4l + 2) / (2l + 3) (Section 2.4)."""
-    return (4 * step + 2) / (2 * step + 3)
-
-
-def fsi_cycle(u: Tensor, f: Tensor, c: Tensor, weights: Tensor, tau: Tensor | float, steps: int) -> Tensor:
+def fsi_cycle(
+    u: Tensor,
+    f: Tensor,
+    c: Tensor,
+    weights: Tensor,
+    tau: Tensor | float,
+    steps: int,
+    segment: int | None = None,
+) -> Tensor:
     """One FSI cycle of inpainting: u, f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W), tau (B, 1, 1, 1).
 
-    u_{l+1} = (1 - c) (γ_l (u_l + τ A u_l) + (1 - γ_l) u_{l-1}) + c f, with u_{-1} = u_0. Differentiable.
+    u_{l+1} = (1 - c) (γ_l (u_l + τ A u_l) + (1 - γ_l) u_{l-1}) + c f, with u_{-1} = u_0; c > 0 counts as one.
+    Differentiable, once, with respect to u, f, weights and tau. For the weights' gradient the iterates are kept, one
+    per step; with a segment length S only about 2 steps/S + S of them, and each step is computed twice.
     """
-    return fsi_cycle_of([lambda u: divergence(weights, u)] * steps, u, f, c, tau)
+    return inpainting_cycle(u, f, c, tau * weights, steps, segment)
 
 
 def fsi_cycle_of(operators: Sequence[Operator], u: Tensor, f: Tensor, c: Tensor, tau: Tensor | float) -> Tensor:
-    """One FSI cycle whose step l applies operators[l] in the place of A."""
+    """One FSI cycle whose step l applies operators[l] in the place of A, differentiable by PyTorch's own graph."""
     known = c > 0
     previous = u
     for l, A in enumerate(operators):  # noqa: E741  (the paper's index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -9,8 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from flowinpaint.diffusion.fsi import fsi_cycle, fsi_cycle_of
-from flowinpaint.diffusion.pyramid import build_pyramid, upsample
+from flowinpaint.diffusion.fsi import fsi_cycle_of
+from flowinpaint.diffusion.fsi_function import inpainting_cycle
+from flowinpaint.diffusion.pyramid import Level, build_pyramid, upsample
 from flowinpaint.diffusion.stencil import cell_delta, edge_weights, paper_time_step, stable_beta
 from flowinpaint.diffusion.tensor import (
     SymmetricTensor,
@@ -90,6 +93,36 @@ class Process(NamedTuple):
     beta: Tensor
 
 
+def process_of(z: Tensor, image: Tensor, lam: Tensor, config: NeuroexplicitConfig) -> Process:
+    """Turn z (B, predicted, h, w), of any type, into a diffusion process in the type of the image (Section 3.3).
+
+    image (B, 3, h, w) serves the parts that are not learned; lam is the λ of the level. The tensor of the cell between
+    the pixels (i, j) and (i+1, j+1) is read from z at (i, j).
+    """
+    cells, lam = z[..., :-1, :-1].to(image.dtype), lam.to(image.dtype)
+    channels = list(torch.chunk(cells, cells.shape[1], 1))
+    alpha = torch.sigmoid(channels.pop(0)) / 2 if config.learn_alpha else torch.full_like(cells[:, :1], config.alpha)
+    if config.learn_eigenvalues:
+        mu1 = perona_malik(channels.pop(0), lam, LAMBDA_FLOOR)
+        mu2 = perona_malik(channels.pop(0), lam, LAMBDA_FLOOR)
+    else:
+        mu1 = perona_malik(eigenvalues(structure_tensor(image, config.rho))[0], lam, LAMBDA_FLOOR)
+        mu2 = torch.ones_like(mu1)
+    if config.learn_eigenvectors:
+        v1 = orientation_from_vector(channels.pop(0), channels.pop(0))
+    else:
+        v1 = orientation_of(structure_tensor(image, config.rho))
+    D = tensor_from_eigen(mu1, mu2, v1)
+    beta = torch.tanh(channels.pop(0)) if config.learn_beta else stable_beta(D, alpha)
+    return Process(D, alpha, beta)
+
+
+def edge_weights_of(z: Tensor, image: Tensor, lam: Tensor, config: NeuroexplicitConfig) -> Tensor:
+    """τ times the edge weights (B, 4, h, w) of `process_of`: all that lies between the network and the diffusion."""
+    D, alpha, beta = process_of(z, image, lam, config)
+    return paper_time_step(alpha) * edge_weights(D, cell_delta(D, alpha, beta))
+
+
 class Neuroexplicit(nn.Module):
     """Image, mask and sparse field to the dense field, at any size; differentiable; known vectors are kept exactly.
 
@@ -107,6 +140,7 @@ class Neuroexplicit(nn.Module):
         self.lam = nn.Parameter(torch.ones(LEVELS))
         if self.config.learn_kernels:
             self.blocks = nn.ModuleList(DiffusionBlocks(n, self.config.channels) for n in self.config.steps)
+        self._edge_weights_of: Callable[[Tensor, Tensor, Tensor, NeuroexplicitConfig], Tensor] = edge_weights_of
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
 
@@ -122,8 +156,7 @@ class Neuroexplicit(nn.Module):
             for index, level in enumerate(reversed(build_pyramid(image.to(flow.dtype), flow, c, LEVELS))):
                 size = (level.f.shape[-2], level.f.shape[-1])
                 u = level.f if u is None else upsample(u, size)
-                process = self.process(z[index].to(flow.dtype), level.image, index)
-                u = self._diffuse(u, level.f, level.c, process, index)
+                u = self._diffuse(u, level, z[index], index)
         assert u is not None
         return u[..., :H, :W]
 
@@ -140,29 +173,19 @@ class Neuroexplicit(nn.Module):
         return [z[..., : -(-H // s), : -(-W // s)] for z, s in zip(maps, factors, strict=True)]
 
     def process(self, z: Tensor, image: Tensor, level: int) -> Process:
-        """Turn z (B, predicted, h, w) into the diffusion process of a level, 0 being the coarsest (Section 3.3).
+        """The diffusion process of a level, 0 being the coarsest, from its z and image (B, 3, h, w): `process_of`."""
+        return process_of(z, image, self.lam[level], self.config)
 
-        image (B, 3, h, w) serves the parts that are not learned. The tensor of the cell between the pixels (i, j) and
-        (i+1, j+1) is read from z at (i, j).
+    def compile_parts(self) -> None:
+        """Compile, in place, the network and what turns its maps into edge weights; for training on CUDA.
+
+        Each size compiles anew when it is first met, and after two sizes PyTorch stops: meant for crops of one size.
+        Parameters, and files of them, stay as they are.
         """
-        config = self.config
-        cells = z[..., :-1, :-1]
-        channels = iter(torch.chunk(cells, cells.shape[1], 1))
-        lam = self.lam[level].to(z.dtype)
-        constant = torch.full_like(cells[:, :1], config.alpha)
-        alpha = torch.sigmoid(next(channels)) / 2 if config.learn_alpha else constant
-        if config.learn_eigenvalues:
-            mu1, mu2 = (perona_malik(next(channels), lam, LAMBDA_FLOOR) for _ in range(2))
-        else:
-            mu1 = perona_malik(eigenvalues(structure_tensor(image, config.rho))[0], lam, LAMBDA_FLOOR)
-            mu2 = torch.ones_like(mu1)
-        if config.learn_eigenvectors:
-            v1 = orientation_from_vector(next(channels), next(channels))
-        else:
-            v1 = orientation_of(structure_tensor(image, config.rho))
-        D = tensor_from_eigen(mu1, mu2, v1)
-        beta = torch.tanh(next(channels)) if config.learn_beta else stable_beta(D, alpha)
-        return Process(D, alpha, beta)
+        self.dtm.compile(dynamic=False)
+        # Once for the sizes of all levels; about which PyTorch 2.11 warns by the dozen, to no purpose.
+        logging.getLogger("torch.utils._sympy.interp").setLevel(logging.ERROR)
+        self._edge_weights_of = torch.compile(edge_weights_of, dynamic=True)
 
     def constrain_(self) -> None:
         """Enforce the norm constraint of learned kernels (+W) after an optimiser step; nothing to do without them."""
@@ -171,16 +194,16 @@ class Neuroexplicit(nn.Module):
                 assert isinstance(blocks, DiffusionBlocks)
                 blocks.constrain_()
 
-    def _diffuse(self, u: Tensor, f: Tensor, c: Tensor, process: Process, level: int) -> Tensor:
+    def _diffuse(self, u: Tensor, level: Level, z: Tensor, index: int) -> Tensor:
         """One FSI cycle at one level."""
-        D, alpha, beta = process
-        steps = self.config.steps[level]
+        steps = self.config.steps[index]
         if not self.config.learn_kernels:
-            weights = edge_weights(D, cell_delta(D, alpha, beta))
-            return fsi_cycle(u, f, c, weights, paper_time_step(alpha), steps)
-        blocks = self.blocks[level]
-        operators = [partial(blocks, step, D, alpha, beta) for step in range(steps)]
-        return fsi_cycle_of(operators, u, f, c, BLOCK_TIME_STEP)
+            weights = self._edge_weights_of(z, level.image, self.lam[index], self.config)
+            return inpainting_cycle(u, level.f, level.c, weights, steps)
+        blocks = self.blocks[index]
+        process = self.process(z, level.image, index)
+        operators = [partial(blocks, step, *process) for step in range(steps)]
+        return fsi_cycle_of(operators, u, level.f, level.c, BLOCK_TIME_STEP)
 
     def _check(self, image: Tensor, mask: Tensor, flow: Tensor) -> None:
         if flow.ndim != 4 or min(flow.shape) < 1:
