@@ -4,10 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint format clean
+.PHONY: demo demo-train test lint format clean
 
 demo: $(READY)
 	$(BIN)/flowinpaint demo -o demo
+
+# Five minutes of training on generated scenes, on the CPU, in a new folder demo-train.
+demo-train: $(READY)
+	rm -rf demo-train
+	$(BIN)/flowinpaint train configs/demo.toml --minutes 5 --device cpu -o demo-train
 
 test: $(READY) lint
 	$(BIN)/pytest -n auto
@@ -22,10 +27,10 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo demo-train .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("flowinpaint needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev,fast,peers]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev,fast,peers,train]'
 	@touch $@

@@ -4,6 +4,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from flowinpaint.training import source
+from tiny_runs import halves
+
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when the GPU's kernels are first imported
 
@@ -19,3 +22,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture
+def simple_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train on scenes that cost nothing, in place of the generator's."""
+    monkeypatch.setattr(source, "scenes_of", halves)

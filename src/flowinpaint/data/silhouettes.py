@@ -126,6 +126,7 @@ def tree(rng: Random, side: int) -> Array:
     reach = rng.uniform(0.1, 0.2, 2)
     for _ in range(int(rng.integers(6, 28))):
         x, y = rng.normal(0, 1, 2).clip(-1.5, 1.5) * reach
+        sketch.capsule((0.5, 0.5), (0.5 + x, 0.35 + y), 0.015, 0.008, 1)
         sketch.ellipse((0.5 + x, 0.35 + y), (rng.uniform(0.05, 0.13), rng.uniform(0.05, 0.1)), 0, 2)
     return sketch.parts
 

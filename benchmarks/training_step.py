@@ -1,0 +1,88 @@
+"""How long a training step takes on CUDA, data included, and how much memory: medians over replays of its graph.
+
+    python benchmarks/training_step.py configs/paper.toml [--set data.source=layered] [--steps 50] [--profile]
+
+Without a bank the scenes are painted with procedural pictures; a bank costs its own size in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from flowinpaint.training.config_file import read_config
+from flowinpaint.training.distributed import join
+from flowinpaint.training.loop import build_step
+from flowinpaint.training.step import TrainingStep
+
+
+def main() -> None:
+    """Print a line for the whole step, and one for the making of its data."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--profile", action="store_true", help="list the kernels of one step that take longest")
+    options = parser.parse_args()
+    config = read_config(options.config, options.set)
+    with join("cuda") as world:
+        print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {config.data.batch} × {config.data.size}")
+        started = time.perf_counter()
+        training = build_step(config, world)
+        print(f"built in {time.perf_counter() - started:.1f} s", flush=True)
+        print(f"parameters {sum(p.numel() for p in training.parameters.values())}")
+        while not training.ready:
+            training.run(1e-4)
+        torch.cuda.synchronize()
+        print(f"compiled and recorded in {time.perf_counter() - started:.1f} s")
+        _report("step", _milliseconds(lambda: training.run(1e-4), options.steps))
+        print(f"peak memory {torch.cuda.max_memory_allocated() / 1e9:.2f} GB")
+        _report("data", _milliseconds(_graph_of(lambda: _data(training)), options.steps))
+        if options.profile:
+            _list_kernels(training)
+
+
+def _data(training: TrainingStep) -> None:
+    batch = training.source.batch(training.samples)
+    training.draw_mask(training.samples, batch)
+
+
+def _graph_of(work: Callable[[], None]) -> Callable[[], None]:
+    work()
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+def _milliseconds(work: Callable[[], None], repeats: int) -> list[float]:
+    times = []
+    for _ in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return times
+
+
+def _report(name: str, times: list[float]) -> None:
+    print(f"{name:5s} median {statistics.median(times):7.2f} ms, {min(times):.2f} to {max(times):.2f}")
+
+
+def _list_kernels(training: TrainingStep) -> None:
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        training.run(1e-4)
+        torch.cuda.synchronize()
+    print(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=60, max_name_column_width=100))
+
+
+if __name__ == "__main__":
+    main()

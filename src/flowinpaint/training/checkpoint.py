@@ -1,0 +1,113 @@
+"""A run on disk: one safetensors file per checkpoint, written whole or not at all, with the configuration inside.
+
+The random state is the number of steps: a sample is a function of its number alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.io import atomic_path
+from flowinpaint.training.config import TrainingConfig
+from flowinpaint.training.config_file import as_tables, build
+
+KEY = "flowinpaint.training"
+KEPT = 2
+_NAME = re.compile(r"step-(\d+)\.safetensors")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run needs to go on: where it was, what it is, and the tensors of `TrainingStep.state`."""
+
+    step: int
+    seconds: float
+    """Training time so far."""
+    config: TrainingConfig
+    tensors: Mapping[str, Tensor]
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint to a folder of them, and keep only the last KEPT."""
+    path = folder / f"step-{checkpoint.step:09}.safetensors"
+    about = {"step": checkpoint.step, "seconds": checkpoint.seconds, "config": as_tables(checkpoint.config)}
+    tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
+    try:
+        write_durably(path, save(tensors, metadata={KEY: json.dumps(about)}))
+    except OSError as error:
+        good = next(iter(list_checkpoints(folder)), None)
+        kept = f"the last good one is {good.name}" if good else "there is no earlier one"
+        raise OSError(f"{path}: the checkpoint could not be written ({error.strerror or error}); {kept}.") from error
+    for old in list_checkpoints(folder)[KEPT:]:
+        old.unlink()
+    return path
+
+
+def read_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
+    """The newest checkpoint that is whole, and a sentence for each newer one that is not."""
+    faults: list[str] = []
+    for path in list_checkpoints(folder):
+        try:
+            return read_checkpoint(path), faults
+        except FileFormatError as error:
+            faults.append(str(error))
+    raise FileFormatError(faults[0] if faults else f"{folder}: there is no checkpoint to resume from.")
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a file, on the CPU."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise FileFormatError(f"{path}: not a whole checkpoint: {error}.") from error
+    try:
+        about: dict[str, Any] = json.loads(metadata[KEY])
+        config = build(TrainingConfig, about["config"])
+        return Checkpoint(int(about["step"]), float(about["seconds"]), config, tensors)
+    except (InputError, KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path}: its metadata do not describe a run of this version: {error}.") from error
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a folder, the newest first."""
+    found = [(int(match[1]), path) for path in folder.glob("*.safetensors") if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+@torch.no_grad()
+def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Copy saved tensors into those of a run; FileFormatError if they are not the same by name and shape."""
+    for name in sorted(state.keys() | saved.keys()):
+        shapes = [tuple(tensors[name].shape) if name in tensors else None for tensors in (state, saved)]
+        if shapes[0] != shapes[1]:
+            raise FileFormatError(f"checkpoint: {name} has shape {shapes[1]}; {shapes[0]} is taken.")
+    for name, value in state.items():
+        value.copy_(saved[name])
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a file such that it is whole, on the disk itself, whenever it has its name."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if os.name == "posix":
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,75 @@
+"""One process or many: who this one is, and what the others have to agree on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+from torch import Tensor, distributed
+
+from flowinpaint import validation
+from flowinpaint.errors import InputError
+
+PATIENCE = timedelta(hours=2)
+"""How long the others wait while the first process validates."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes of a run; the first one, of rank 0, is the one that writes and speaks."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+    control: distributed.ProcessGroup | None = None
+    """Over it the processes agree by host memory, so that no device is waited for."""
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes, logs and validates."""
+        return self.rank == 0
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean of a tensor over all processes, without waiting for the device."""
+        if self.size > 1:
+            distributed.all_reduce(x)
+            x = x / self.size
+        return x
+
+    def agree(self, *values: float) -> list[float]:
+        """The largest of each value over all processes."""
+        if self.control is None:
+            return list(values)
+        joint = torch.tensor(values, dtype=torch.float64)
+        distributed.all_reduce(joint, distributed.ReduceOp.MAX, group=self.control)
+        return joint.tolist()
+
+    def share(self, batch: int) -> int:
+        """How many samples of a joint batch this process has."""
+        if batch % self.size:
+            raise InputError(f"data.batch: {batch} was given; a multiple of the {self.size} processes is taken.")
+        return batch // self.size
+
+
+@contextmanager
+def join(device: str | torch.device = "auto") -> Iterator[World]:
+    """The world of this process: alone, or the one that torchrun made."""
+    chosen = validation.check_device(device)
+    if "WORLD_SIZE" not in os.environ or not distributed.is_available():
+        yield World(chosen)
+        return
+    if chosen == torch.device("cuda"):
+        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        validation.check_device(chosen)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=PATIENCE)
+    try:
+        control = distributed.new_group(backend="gloo", timeout=PATIENCE)
+        yield World(chosen, distributed.get_rank(), distributed.get_world_size(), control)
+    finally:
+        distributed.destroy_process_group()

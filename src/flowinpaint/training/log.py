@@ -1,0 +1,97 @@
+"""What a run leaves to be looked at: lines of JSON, and TensorBoard's scalars and pictures where it is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+TRAIN, VALIDATION = "train", "validation"
+
+
+class Log:
+    """Appends to log.jsonl, which is first cut back to the step that the run goes on from."""
+
+    def __init__(self, folder: RunFolder, step: int) -> None:
+        self.validated = cut_back(folder.log, step)
+        self._file: IO[str] = folder.log.open("a", encoding="utf-8")
+        self._board = _tensorboard(folder.tensorboard, step)
+        self.has_tensorboard = self._board is not None
+
+    def add(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """Write a line; it is with the operating system, whatever happens to this process, when this returns."""
+        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        self._file.flush()
+        if self._board is not None:
+            for name, value in _scalars(values).items():
+                self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def picture(self, name: str, step: int, picture: npt.NDArray[np.uint8]) -> None:
+        """Show a picture (H, W, 3) in TensorBoard."""
+        if self._board is not None:
+            self._board.add_image(name, picture, step, dataformats="HWC")
+
+    def settle(self) -> None:
+        """Bring what was written to the disk: a checkpoint must not know of lines that the log has lost."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the files; what a full disk would not take has been complained of."""
+        with suppress(OSError):
+            self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def cut_back(path: Path, step: int) -> bool:
+    """Drop the lines of a log after a step, and what is no line; whether a validation of that step is left."""
+    if not path.exists():
+        return False
+    kept, validated = b"", False
+    for line in path.read_bytes().splitlines(keepends=True):
+        try:
+            values = json.loads(line)
+            late = values["step"] > step
+        except (ValueError, KeyError, TypeError):
+            break
+        if late or not line.endswith(b"\n"):
+            break
+        validated = values["kind"] == VALIDATION and values["step"] == step
+        kept += line
+    with path.open("r+b") as file:
+        file.truncate(len(kept))
+    return validated
+
+
+def _tensorboard(path: Path, step: int) -> SummaryWriter | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TensorBoard's own
+            from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(path), purge_step=step + 1 if step else None)
+
+
+def _scalars(values: Mapping[str, Any], path: str = "") -> dict[str, float]:
+    """The numbers of nested tables, by their path."""
+    numbers: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            numbers |= _scalars(value, f"{path}{name}/")
+        elif isinstance(value, int | float):
+            numbers[f"{path}{name}"] = value
+    return numbers

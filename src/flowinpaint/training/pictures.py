@@ -1,0 +1,41 @@
+"""What a model makes of held-out scenes, as one sheet."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.api import inpaint
+from flowinpaint.metrics import epe
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.sheet import Panel, contact_sheet
+from flowinpaint.training.validation import OURS, Validator
+from flowinpaint.viz import as_rgb, colour_field, draw_given, field_range, resized
+
+ROWS = 4
+PANEL_HEIGHT = 288
+
+
+def heldout_sheet(validator: Validator, model: Neuroexplicit) -> npt.NDArray[np.uint8]:
+    """Some held-out scenes, one a row: image, given vectors, truth, harmonic and this model."""
+    density = validator.densities[len(validator.densities) // 2]
+    panels: list[Panel | None] = []
+    for frame in validator.heldout(density)[:ROWS]:
+        limits = field_range(frame.truth)
+        height, width = frame.mask.shape
+        size = (round(width * PANEL_HEIGHT / height), PANEL_HEIGHT)
+        results = {
+            "harmonic": inpaint(frame.image, frame.truth, frame.mask, "harmonic", validator.device).flow,
+            OURS: validator.fill(model, frame),
+        }
+        row = [
+            ("Image", as_rgb(frame.image)),
+            (f"Given\n{100 * density:g} %", draw_given(frame.image, frame.truth, frame.mask, limits, size)),
+            ("Truth", colour_field(frame.truth, limits)),
+        ]
+        row += [
+            (f"{name}\nEPE {epe(field, frame.truth, frame.valid):.3f} px", colour_field(field, limits))
+            for name, field in results.items()
+        ]
+        panels += [(title, resized(rgb, size)) for title, rgb in row]
+    return contact_sheet(panels, columns=5)

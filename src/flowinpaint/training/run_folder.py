@@ -1,0 +1,105 @@
+"""The folder of a run: its places, and the lock that keeps a second run out of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from flowinpaint.errors import InputError
+from flowinpaint.training.checkpoint import list_checkpoints
+
+if sys.platform != "win32":
+    import fcntl
+
+LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps what it writes."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The averaged weights, for `load_model` and `--methods`."""
+        return self.path / "model.safetensors"
+
+    @property
+    def log(self) -> Path:
+        """One line of JSON per log interval and validation."""
+        return self.path / "log.jsonl"
+
+    @property
+    def references(self) -> Path:
+        """Errors of the methods that validations compare with."""
+        return self.path / "references.json"
+
+    @property
+    def heldout(self) -> Path:
+        """A picture of held-out scenes."""
+        return self.path / "heldout.png"
+
+    @property
+    def tensorboard(self) -> Path:
+        """TensorBoard's files."""
+        return self.path / "tensorboard"
+
+
+@contextmanager
+def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
+    """The folder of a new run, which must hold no run yet, or of one to resume, which must hold one."""
+    folder = RunFolder(path)
+    check_run(path, resume)
+    folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK).open("wb") as lock:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(f"--out: {path} is in use by another run; wait for it, or name another.") from error
+        for place in (folder.path, folder.checkpoints):
+            for left_over in place.glob(".flowinpaint-*"):  # of a run that was killed while it wrote
+                left_over.unlink()
+        try:
+            yield folder
+        except BaseException:
+            _leave_nothing(folder)
+            raise
+
+
+def check_run(path: Path, resume: bool) -> None:
+    """Raise InputError if a folder holds a run and none is to be resumed, or the other way round."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"--out: {path} is a file; a folder is taken.")
+    there = bool(list_checkpoints(RunFolder(path).checkpoints)) if path.exists() else False
+    if there and not resume:
+        raise InputError(f"--out: {path} holds a run already; add --resume to go on with it, or name another folder.")
+    if resume and not there:
+        raise InputError(f"--out: {path} holds no checkpoint to resume from; the folder of a run is taken.")
+
+
+def _leave_nothing(folder: RunFolder) -> None:
+    """Remove the folder of a run that failed before it had written anything."""
+    left = {path.name for path in folder.path.iterdir()}
+    if left == {LOCK, folder.checkpoints.name} and not any(folder.checkpoints.iterdir()):
+        (folder.path / LOCK).unlink()
+        folder.checkpoints.rmdir()
+        folder.path.rmdir()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Let an error of the operating system, such as a full disk, name the file that was being written."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{path}: could not be written ({error.strerror or error}).") from error

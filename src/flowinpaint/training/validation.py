@@ -1,0 +1,186 @@
+"""How good the averaged weights are: on frames with ground truth, and on generated scenes that training never sees."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from flowinpaint.api import inpaint
+from flowinpaint.data.batch import Batch
+from flowinpaint.data.folder import TRUTHS, Frame, Sample, find_samples
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.summary import geometric_mean
+from flowinpaint.io import atomic_path
+from flowinpaint.masks import random_mask
+from flowinpaint.metrics import epe
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.training.config import TrainingConfig
+from flowinpaint.validation import check_image
+from flowinpaint.version import __version__
+
+FIRST_HELDOUT = 2**62
+"""Held-out scenes are counted down from here; training, counting up from 0, never gets there."""
+REFERENCE = "laplace-beltrami"
+RIVALS = ("harmonic", REFERENCE)
+OURS = "this model"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a validation found, by density in per cent, as in "5".
+
+    frames: R, the mean EPE over that of laplace-beltrami, on each data set of real frames; ratio: their geometric mean.
+    heldout: mean EPE on held-out scenes of this model and of the methods it is compared with.
+    """
+
+    frames: dict[str, dict[str, float]]
+    ratio: dict[str, float]
+    heldout: dict[str, dict[str, float]]
+
+    @property
+    def tables(self) -> dict[str, dict[str, float] | dict[str, dict[str, float]]]:
+        """As a line of the log has it, without what was not measured."""
+        return {name: values for name, values in asdict(self).items() if values}
+
+    @property
+    def summary(self) -> str:
+        """One figure for a progress display: R at each density, or else the error beside that of harmonic."""
+        if self.ratio:
+            return "R " + " ".join(f"{ratio:.3f}" for ratio in self.ratio.values())
+        pairs = [f"{errors[OURS]:.3f}/{errors['harmonic']:.3f}" for errors in self.heldout.values()]
+        return "EPE/harmonic " + " ".join(pairs) if pairs else ""
+
+
+class Validator:
+    """The frames and scenes of a run's validations, and the errors of other methods on them, computed once."""
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        device: torch.device,
+        references: Path,
+        scenes: Callable[[torch.Tensor], Batch] | None = None,
+    ) -> None:
+        self.densities = config.validation.densities
+        self.device = device
+        self._file = references
+        self._known: dict[str, float] = _read_references(references)
+        wanted = config.validation
+        self._samples = find_samples(wanted.root, wanted.datasets or None) if wanted.root else []
+        self._check_channels(config)
+        self.scenes = [] if scenes is None else self._heldout(scenes, wanted.heldout)
+
+    def __bool__(self) -> bool:
+        return bool(self._samples or self.scenes)
+
+    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Compute what other methods make of the frames and scenes, and keep it for later runs.
+
+        progress is told how many of how many fields are filled.
+        """
+        total = len(self.densities) * (len(self._samples) + len(RIVALS) * len(self.scenes))
+        done = 0
+        for density in self.densities:
+            pairs = [(frame, REFERENCE) for _, frame in self._frames(density)]
+            pairs += [(frame, rival) for frame in self.heldout(density) for rival in RIVALS]
+            for frame, method in pairs:
+                self._reference(method, frame)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+        with atomic_path(self._file) as temporary:
+            temporary.write_text(json.dumps(self._known), encoding="utf-8")
+
+    def measure(self, model: Neuroexplicit) -> Scores:
+        """The scores of a model."""
+        frames: dict[str, dict[str, float]] = {}
+        ratio: dict[str, float] = {}
+        heldout: dict[str, dict[str, float]] = {}
+        for density in self.densities:
+            label = f"{100 * density:g}"
+            sums: dict[str, list[float]] = {}
+            for sample, frame in self._frames(density):
+                pair = sums.setdefault(sample.dataset, [0.0, 0.0])
+                pair[0] += epe(self.fill(model, frame), frame.truth, frame.valid)
+                pair[1] += self._reference(REFERENCE, frame)
+            own = {name: a / b for name, (a, b) in sums.items() if b > 0}
+            if (mean := geometric_mean(list(own.values()))) is not None:
+                frames[label], ratio[label] = own, mean
+            if scenes := self.heldout(density):
+                errors = {rival: _mean([self._reference(rival, scene) for scene in scenes]) for rival in RIVALS}
+                own_errors = [epe(self.fill(model, scene), scene.truth, scene.valid) for scene in scenes]
+                heldout[label] = errors | {OURS: _mean(own_errors)}
+        return Scores(frames, ratio, heldout)
+
+    @torch.inference_mode()
+    def fill(self, model: Neuroexplicit, frame: Frame) -> npt.NDArray[np.float32]:
+        """The dense field (H, W, C) that a model makes of a frame, as `inpaint` would."""
+        image = check_image(frame.image, frame.mask.shape)
+        given = np.where(frame.mask[..., None], frame.truth, 0).astype(np.float32)
+        arrays = (image, frame.mask[..., None].astype(np.float32), given)
+        tensors = (torch.from_numpy(np.require(x, requirements=["C", "W"])).permute(2, 0, 1)[None] for x in arrays)
+        u: torch.Tensor = model(*(x.contiguous().to(self.device) for x in tensors))
+        return np.where(frame.mask[..., None], given, u[0].permute(1, 2, 0).cpu().numpy())
+
+    def heldout(self, density: float) -> list[Frame]:
+        """The held-out scenes with a mask of that density."""
+        return [self._masked(i, scene, density) for i, scene in enumerate(self.scenes)]
+
+    def _masked(self, number: int, scene: Frame, density: float) -> Frame:
+        mask = random_mask((scene.valid.shape[0], scene.valid.shape[1]), density, number)
+        return Frame(scene.image, scene.truth, scene.valid, mask)
+
+    def _frames(self, density: float) -> Iterator[tuple[Sample, Frame]]:
+        """The real frames, read anew each time: they may not fit into memory together."""
+        for sample in self._samples:
+            yield sample, sample.load(density)
+
+    def _reference(self, method: str, frame: Frame) -> float:
+        key = f"{method} {__version__} {_hash(frame)}"
+        if key not in self._known:
+            filled = inpaint(frame.image, frame.truth, frame.mask, method, self.device).flow
+            self._known[key] = epe(filled, frame.truth, frame.valid)
+        return self._known[key]
+
+    def _heldout(self, scenes: Callable[[torch.Tensor], Batch], count: int) -> list[Frame]:
+        frames = []
+        for i in range(count):
+            batch = scenes(torch.tensor([FIRST_HELDOUT - 1 - i], device=self.device))
+            image, truth, valid = (x[0].permute(1, 2, 0).cpu().numpy() for x in batch)
+            frames.append(Frame(image, truth, valid[..., 0] > 0, np.zeros(valid.shape[:2], np.bool_)))
+        return frames
+
+    def _check_channels(self, config: TrainingConfig) -> None:
+        for sample in self._samples:
+            channels = TRUTHS[sample.truth]
+            if config.model.learn_kernels and channels != config.model.channels:
+                raise InputError(
+                    f"validation.datasets: {sample.dataset} has {channels} channels; a model with kernels learned for "
+                    f"{config.model.channels} takes no other."
+                )
+
+
+def _hash(frame: Frame) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (frame.image, frame.truth, frame.valid, frame.mask):
+        digest.update(f"{array.shape}{array.dtype}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _read_references(path: Path) -> dict[str, float]:
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {str(key): float(value) for key, value in known.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}  # it is but a cache
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,121 @@
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from flowinpaint.errors import FileFormatError
+from flowinpaint.training.checkpoint import (
+    KEY,
+    Checkpoint,
+    list_checkpoints,
+    read_checkpoint,
+    read_newest,
+    restore,
+    write_checkpoint,
+)
+from tiny_runs import tiny
+
+pytestmark = pytest.mark.usefixtures("simple_scenes")
+
+
+def example(step: int) -> Checkpoint:
+    return Checkpoint(
+        step, 1.5 * step, tiny(data={"seed": step}), {"a": torch.full((3,), step), "b": torch.tensor(0.5)}
+    )
+
+
+def test_what_is_written_comes_back(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, example(7))
+    back = read_checkpoint(path)
+    assert (back.step, back.seconds, back.config) == (7, 10.5, example(7).config)
+    assert torch.equal(back.tensors["a"], torch.full((3,), 7))
+    assert back.tensors["b"].item() == 0.5
+
+
+def test_the_last_two_are_kept_by_their_number(tmp_path: Path) -> None:
+    for step in (9, 10, 11, 1_000_000_000):
+        write_checkpoint(tmp_path, example(step))
+    assert [read_checkpoint(path).step for path in list_checkpoints(tmp_path)] == [1_000_000_000, 11]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
+def test_a_torn_file_is_passed_over_with_a_sentence(tmp_path: Path, share: float) -> None:
+    write_checkpoint(tmp_path, example(1))
+    newer = write_checkpoint(tmp_path, example(2))
+    whole = newer.read_bytes()
+    newer.write_bytes(whole[: int(share * len(whole))])
+    read, faults = read_newest(tmp_path)
+    assert read.step == 1
+    assert len(faults) == 1
+    assert faults[0].startswith(f"{newer}: not a whole checkpoint")
+
+
+def test_temporary_files_and_others_are_no_checkpoints(tmp_path: Path) -> None:
+    good = write_checkpoint(tmp_path, example(1))
+    for name in (".flowinpaint-0123.safetensors", "step-000000002.safetensors.part", "model.safetensors"):
+        (tmp_path / name).write_bytes(b"x")
+    assert list_checkpoints(tmp_path) == [good]
+
+
+@pytest.mark.parametrize("about", [{}, {"step": 1}, {"step": 1, "seconds": 0, "config": {"modle": {}}}, []])
+def test_metadata_of_something_else_are_refused(tmp_path: Path, about: object) -> None:
+    path = tmp_path / "step-000000001.safetensors"
+    save_file({"a": torch.zeros(1)}, path, metadata={KEY: json.dumps(about)})
+    with pytest.raises(FileFormatError, match="its metadata do not describe a run"):
+        read_checkpoint(path)
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(FileFormatError, match="its metadata do not describe a run"):
+        read_newest(tmp_path)
+
+
+def test_nothing_to_resume_from_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="there is no checkpoint"):
+        read_newest(tmp_path)
+
+
+def test_tensors_must_fit_where_they_go() -> None:
+    state = {"a": torch.zeros(3), "b": torch.zeros(())}
+    restore(state, {"a": torch.ones(3), "b": torch.tensor(2.0)})
+    assert state["a"].tolist() == [1, 1, 1]
+    with pytest.raises(FileFormatError, match=r"a has shape \(2,\); \(3,\) is taken"):
+        restore(state, {"a": torch.ones(2), "b": torch.zeros(())})
+    with pytest.raises(FileFormatError, match="b has shape None"):
+        restore(state, {"a": torch.ones(3)})
+    assert state["a"].tolist() == [1, 1, 1]
+
+
+def test_a_full_disk_leaves_the_last_good_one_and_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = write_checkpoint(tmp_path, example(1))
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"step-000000002.*No space left on device.*the last good one is step-000000001"):
+        write_checkpoint(tmp_path, example(2))
+    assert list(tmp_path.iterdir()) == [good]
+    assert read_newest(tmp_path)[0].step == 1
+
+
+def test_the_data_are_on_the_disk_before_the_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def logged_fsync(handle: int) -> None:
+        events.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def logged_replace(self: Path, target: Path) -> Path:
+        events.append("name")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", logged_fsync)
+    monkeypatch.setattr(Path, "replace", logged_replace)
+    write_checkpoint(tmp_path, example(1))
+    assert events == ["file", "name", "folder"]

@@ -1,0 +1,135 @@
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.training.config import TrainingConfig
+from flowinpaint.training.config_file import apply_settings, as_tables, build, check_same_run, read_config
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_overrides_the_defaults_and_settings_override_the_file(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "a.toml", "[optimiser]\nlr = 1\nclip = 2.5\n[data]\nsize = [64, 96]\n[data.layered]\nbox = 0.2"
+    )
+    config = read_config(file, ["optimiser.lr=3e-4", "data.bank=some place.safetensors", "validation.densities=[0.5]"])
+    assert config.optimiser.lr == 3e-4
+    assert config.optimiser.clip == 2.5
+    assert config.data.size == (64, 96)
+    assert config.data.layered.box == 0.2
+    assert config.data.bank == "some place.safetensors"
+    assert config.validation.densities == (0.5,)
+    assert config.schedule == TrainingConfig().schedule
+
+
+def test_a_configuration_survives_json() -> None:
+    config = apply_settings({}, ["model.width=8", "data.layered.objects=[1, 2]", "masks.lidar=1", "data.seed=7"])
+    assert build(TrainingConfig, json.loads(json.dumps(as_tables(config)))) == config
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.name)
+def test_the_shipped_configurations_are_valid(path: Path) -> None:
+    assert read_config(path) != TrainingConfig()
+
+
+def test_the_papers_configuration_is_the_papers() -> None:
+    config = read_config(CONFIGS / "paper.toml")
+    assert config.model == TrainingConfig().model
+    assert (config.optimiser.lr, config.optimiser.betas, config.data.batch) == (1e-4, (0.9, 0.999), 16)
+    assert (config.schedule.steps, config.data.size) == (900_000, (384, 384))
+    assert config.masks.density == (0.05, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[optimiser]\nlrr = 1", "optimiser.lrr: there is no such key; did you mean optimiser.lr"),
+        ("[optimizer]\nlr = 1", "optimizer: there is no such key; did you mean optimiser"),
+        ("[run]\nxyz = 1", "run.xyz: there is no such key; taken: log_every,"),
+        ("[optimiser]\nlr = 'a'", "optimiser.lr: 'a' was given; a number is taken"),
+        ("[optimiser]\nlr = true", "optimiser.lr: True was given; a number is taken"),
+        ("[optimiser]\nlr = -1", "optimiser.lr: -1.0 was given; a number above 0"),
+        ("[optimiser]\nbetas = [0.9]", "optimiser.betas: [0.9] was given; a list of 2 is taken, each a number"),
+        ("[optimiser]\nbetas = [0.9, 1.0]", "optimiser.betas: 1.0 was given"),
+        ("[optimiser]\nprecision = 'half'", "optimiser.precision: 'half' was given; 'auto' or 'float32' or 'bfloat16'"),
+        ("[data]\nbatch = 1.5", "data.batch: 1.5 was given; a whole number is taken"),
+        ("[data]\nbatch = 0", "data.batch: 0 was given; a number from 1"),
+        ("[data]\nsource = 'sintel'", "data.root: nothing was given; with source 'sintel'"),
+        ("[data]\nlayered = 3", "data.layered: 3 was given; a table [data.layered] is taken"),
+        ("[data.layered]\nbox = 'x'", "data.layered.box: 'x' was given"),
+        ("[masks]\nbernouli = 1", "masks.bernouli: there is no such key; did you mean masks.bernoulli"),
+        ("[model]\nwidth = 0", "model.width 0"),
+        ("[schedule]\ncurve = 'linear'", "schedule.curve: 'linear' was given"),
+        ("[schedule]\nminutes = nan", "schedule.minutes: nan was given"),
+        ("[validation]\ndensities = [5]", "validation.densities: [5.0] was given; shares above 0"),
+        ("[run]\ncompile = 1", "run.compile: 1 was given; true or false is taken"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_config(write(tmp_path / "a.toml", text))
+    assert str(caught.value).startswith(f"{tmp_path / 'a.toml'}: ")
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("lr=1", "'lr=1' was given; TABLE.KEY=VALUE"),
+        ("optimiser.lr", "'optimiser.lr' was given; TABLE.KEY=VALUE"),
+        ("optimiser.lr=", "TABLE.KEY=VALUE"),
+        ("optimiser.lr.x=1", "lr is a value and has no keys"),
+        ("optimiser.rate=1", "optimiser.rate: there is no such key"),
+    ],
+)
+def test_wrong_settings_are_told(tmp_path: Path, setting: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=r"^--set: ") as caught:
+        read_config(write(tmp_path / "a.toml", "[optimiser]\nlr = 1.0"), [setting])
+    assert sentence in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="there is no such file"):
+        read_config(tmp_path / "a.toml")
+    with pytest.raises(FileFormatError, match="not a readable TOML"):
+        read_config(write(tmp_path / "a.toml", "[data"))
+    with pytest.raises(FileFormatError, match="not a readable TOML"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "setting", ["schedule.steps=5", "schedule.minutes=3", "validation.every=7", "run.log_every=3", "data.workers=0"]
+)
+def test_a_run_may_go_on_longer_or_tell_more(setting: str) -> None:
+    check_same_run(TrainingConfig(), apply_settings({}, [setting]))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["model.width=8", "data.batch=8", "data.seed=1", "data.layered.box=0.2", "masks.lidar=1", "optimiser.ema=0"],
+)
+def test_a_run_may_not_go_on_as_another(setting: str) -> None:
+    key = setting.partition("=")[0]
+    with pytest.raises(InputError, match=f"^{key}: .* was given, but the run to resume has"):
+        check_same_run(TrainingConfig(), apply_settings({}, [setting]))
+
+
+def test_every_field_can_be_written_in_toml() -> None:
+    def check(value: Any) -> None:
+        for field in fields(value):
+            entry = getattr(value, field.name)
+            if is_dataclass(entry):
+                check(entry)
+            else:
+                assert isinstance(entry, int | float | str | tuple), field.name
+
+    check(TrainingConfig())

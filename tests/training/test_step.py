@@ -1,0 +1,153 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from flowinpaint.data.batch import Batch
+from flowinpaint.draws import Draws
+from flowinpaint.training.loop import build_step
+from flowinpaint.training.source import GeneratedSource
+from flowinpaint.training.step import EMA_RISE, LOSS_EPSILON, TrainingStep, epe_loss
+from tiny_runs import CPU, halves, tiny
+
+pytestmark = pytest.mark.usefixtures("simple_scenes")
+
+
+def snapshot(training: TrainingStep) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in training.state().items()}
+
+
+def spoiled(spoil: Callable[[Tensor, Batch], Batch]) -> TrainingStep:
+    """A step whose batches are changed before they are used."""
+    config = tiny()
+    training = build_step(config, CPU)
+    scenes = halves(config.data, CPU.device)
+    training.source = GeneratedSource(lambda samples: spoil(samples, scenes(samples)))
+    return training
+
+
+def test_the_loss_is_the_mean_over_samples_of_means_over_valid_pixels() -> None:
+    truth = torch.zeros(2, 2, 4, 4)
+    prediction = torch.zeros(2, 2, 4, 4)
+    prediction[0, :, 0, 0] = torch.tensor([3.0, 4.0])
+    prediction[1, 0] = 2.0
+    prediction[1, :, 3] = 1e3
+    valid = torch.ones(2, 1, 4, 4)
+    valid[0, :, 1:] = 0
+    valid[1, :, 3] = 0
+    rest = 3 * LOSS_EPSILON**0.5
+    assert epe_loss(prediction, truth, valid).item() == pytest.approx(((5 + rest) / 4 + 2) / 2, abs=1e-5)
+
+
+def test_the_loss_has_a_gradient_where_it_is_zero_and_where_nothing_is_valid() -> None:
+    prediction = torch.zeros(1, 2, 3, 3, requires_grad=True)
+    for valid in (torch.ones(1, 1, 3, 3), torch.zeros(1, 1, 3, 3)):
+        (gradient,) = torch.autograd.grad(epe_loss(prediction, torch.zeros(1, 2, 3, 3), valid), prediction)
+        assert (gradient == 0).all()
+
+
+def test_a_step_is_adams_on_the_clipped_gradient_and_the_average_follows() -> None:
+    config = tiny(optimiser={"clip": 0.01, "ema": 0.9})
+    training = build_step(config, CPU)
+    first = snapshot(training)
+    other = build_step(config, CPU)
+    adam = torch.optim.Adam(other.model.parameters(), lr=1e-2, betas=config.optimiser.betas, eps=config.optimiser.eps)
+    average = {name: p.detach().clone() for name, p in other.model.named_parameters()}
+    for step in range(3):
+        training.run(1e-2)
+        samples = torch.arange(4 * step, 4 * step + 4)
+        batch = other.source.again(samples)
+        mask = config.masks.draw(Draws(samples, config.data.seed + 7919), *batch)
+        adam.zero_grad()
+        epe_loss(other.model(batch.image, mask, batch.flow), batch.flow, batch.valid).backward()  # type: ignore[no-untyped-call]
+        norm = torch.nn.utils.clip_grad_norm_(other.model.parameters(), 0.01)
+        assert norm > 0.01
+        adam.step()
+        kept = min(0.9, (2 + step) / (EMA_RISE + 1 + step))
+        for name, p in other.model.named_parameters():
+            average[name] = kept * average[name] + (1 - kept) * p.detach()
+    for name, p in other.model.named_parameters():
+        torch.testing.assert_close(training.parameters[name], p)
+        torch.testing.assert_close(training.average.get_parameter(name), average[name])
+    assert not torch.equal(training.parameters["dtm.cnv0.weight"], first["weights.dtm.cnv0.weight"])
+
+
+def test_the_mask_hides_what_it_does_not_give() -> None:
+    """Were hidden vectors to leak, doubling them would change what is predicted."""
+    training = build_step(tiny(), CPU)
+    batch = training.source.again(training.samples)
+    mask = training.draw_mask(training.samples, batch)
+    assert 0.05 < mask.mean() < 0.4
+    loud = batch._replace(flow=torch.where(mask > 0, batch.flow, 100.0))
+    assert torch.equal(training.predict(batch, mask), training.predict(loud, mask))
+
+
+@pytest.mark.parametrize("part", ["image", "flow"])
+def test_a_step_that_is_not_finite_changes_nothing_but_counters(part: str) -> None:
+    def spoil(samples: Tensor, batch: Batch) -> Batch:
+        bad = (samples // 4 == 1).view(-1, 1, 1, 1)
+        return batch._replace(**{part: torch.where(bad, torch.nan, getattr(batch, part))})
+
+    training = spoiled(spoil)
+    training.run(1e-3)
+    before = snapshot(training)
+    training.run(1e-3)
+    after = snapshot(training)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"counters.skipped", "counters.skipped_in_row", "counters.last_bad_sample"}
+    tally = training.read_tally()
+    assert (tally.skipped, tally.skipped_in_row, tally.last_bad_sample) == (1, 1, 4)
+    assert tally.loss is not None
+    training.run(1e-3)
+    assert not torch.equal(training.state()["weights.dtm.cnv0.weight"], before["weights.dtm.cnv0.weight"])
+    tally = training.read_tally()
+    assert (tally.skipped, tally.skipped_in_row, tally.last_bad_sample) == (1, 0, 4)
+
+
+def test_a_step_without_a_finite_one_has_no_loss_to_tell() -> None:
+    training = spoiled(lambda samples, batch: batch._replace(flow=batch.flow * torch.inf))
+    training.run(1e-3)
+    tally = training.read_tally()
+    assert tally.loss is None
+    assert tally.grad_norm is None
+    assert tally.skipped == 1
+
+
+def test_sums_start_afresh_when_read() -> None:
+    training = build_step(tiny(), CPU)
+    training.run(0.0)
+    one = training.read_tally()
+    training.run(0.0)
+    other = training.read_tally()
+    training = build_step(tiny(), CPU)
+    training.run(0.0)
+    training.run(0.0)
+    both = training.read_tally()
+    assert one.loss is not None
+    assert other.loss is not None
+    assert one.loss != other.loss
+    assert both.loss == pytest.approx((one.loss + other.loss) / 2)
+
+
+def test_kernels_of_the_learned_stencil_stay_constrained() -> None:
+    training = build_step(tiny(model={"learn_kernels": True}), CPU)
+    for _ in range(2):
+        training.run(0.5)
+    weights = [value for name, value in training.parameters.items() if name.startswith("blocks")]
+    assert weights
+    assert all((w.abs().sum((-2, -1)) <= 2 + 1e-5).all() for w in weights)
+
+
+def test_bfloat16_is_for_the_network_alone() -> None:
+    seen = []
+    for precision in ("float32", "bfloat16"):
+        training = build_step(tiny(optimiser={"precision": precision}), CPU)
+        training.model.dtm.register_forward_hook(lambda module, inputs, maps: seen.append(maps[0].dtype))
+        batch = training.source.again(training.samples)
+        assert training.predict(batch, training.draw_mask(training.samples, batch)).dtype == torch.float32
+        training.run(1e-3)
+        assert training.read_tally().skipped == 0
+    assert set(seen[:2]) == {torch.float32}
+    assert set(seen[2:]) == {torch.bfloat16}
+    assert not build_step(tiny(), CPU).bf16
