@@ -44,6 +44,13 @@ def test_calls_samples_and_seeds_differ() -> None:
     assert off_diagonal.std() == pytest.approx(1 / math.sqrt(300), rel=0.05)
 
 
+def test_the_next_seed_is_not_the_next_sample() -> None:
+    for seed, sample in ((1, 4), (2, 3), (-1, 6)):
+        assert not torch.equal(
+            Draws(torch.tensor([5]), 0).normal((3,)), Draws(torch.tensor([sample]), seed).normal((3,))
+        )
+
+
 def test_uniform_numbers_fill_their_range_evenly() -> None:
     x = Draws(NUMBERS).uniform((2500,), -2, 3)
     assert x.min() >= -2

@@ -90,6 +90,13 @@ def test_still_scenes_and_driving_scenes_come_as_often_as_asked() -> None:
     assert (motions.vx[driving] == 0).float().mean() > (motions.vx[~driving] == 0).float().mean() + 0.3
 
 
+def test_layers_turn_without_being_sheared() -> None:
+    _, motions = draw(LayeredConfig(parallax=0, driving=0, linear=0, rotation=0.05), 100)
+    torch.testing.assert_close(motions.xy, -motions.yx)
+    assert motions.yx.std() == pytest.approx(0.05, rel=0.15)
+    assert (motions.xx == 0).all()
+
+
 def test_nothing_moves_without_magnitude() -> None:
     config = dataclasses.replace(LayeredConfig(), magnitude=0.0, linear=0.0, rotation=0.0, roll=0.0)
     cameras, motions = draw(config, 50)

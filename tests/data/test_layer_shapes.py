@@ -79,6 +79,7 @@ def test_objects_cover_each_other_in_their_order() -> None:
     seen = nothing_covered(1, (80, 100), X.device)
     for number, radius, present in ((1, 30.0, True), (2, 35.0, False), (3, 15.0, True)):
         seen = put(seen, number, radius, present)
+    double = put(put(nothing_covered(1, (80, 100), X.device), 1, 30.0), 2, 30.3)
     distance = torch.hypot(X - 50.3, Y - 39.6)
     assert torch.equal(seen.solid[0] == 3, distance <= 15)
     assert torch.equal(seen.solid[0] == 1, (distance > 15) & (distance <= 30))
@@ -86,6 +87,9 @@ def test_objects_cover_each_other_in_their_order() -> None:
     assert (seen.front[0][border] == 3).all()
     assert (seen.behind[0][border] == 1).all()
     assert ((seen.coverage[0] - (15.5 - distance).clamp(0, 1)).abs()[border] < 1e-3).all()
+    grazed = (distance > 30.05) & (distance < 30.25)  # by the first, which is not seen at its centre, and the second
+    assert grazed.any()
+    assert (double.behind[0][grazed] == 0).all()
     outer = (distance > 30.1) & (distance < 30.4)
     assert (seen.front[0][outer] == 1).all()
     assert (seen.behind[0][outer] == 0).all()

@@ -95,8 +95,26 @@ def test_borders_are_anti_aliased_and_lie_where_the_flow_jumps() -> None:
     moved = torch.where(jumps.float().mean((1, 2), keepdim=True) > 0.5, ~jumps, jumps)  # the corner may be the object's
     visible = changed & ~moved
     ring = torch.nn.functional.max_pool2d(moved[:, None].float(), 3, 1, 1)[:, 0] > 0
-    assert changed.any()
+    assert visible.any()
     assert (visible & ~ring).float().mean() < 0.003  # what is painted beyond the moving pixels is their soft border
+
+
+@pytest.mark.parametrize("what", ["defocus", "motion_blur"])
+def test_blur_takes_detail_from_the_image_and_nothing_from_the_flow(what: str) -> None:
+    fields = PLAIN | {"shutter": (0.5, 0.5), "magnitude": 20.0}
+    sharp, flow = scenes(12, **fields)
+    blurred, same = scenes(12, **fields | {what: 1.0})
+    assert torch.equal(flow, same)
+    detail, left = (picture.diff(dim=3).abs().mean((1, 2, 3)) for picture in (sharp, blurred))
+    assert (left <= detail * 1.02).all()
+    assert left.mean() < 0.9 * detail.mean()
+
+
+def test_a_driving_scene_has_a_ground() -> None:
+    fields = RIGID | {"still": 0.0, "driving": 1.0, "segmented": 0.0, "objects": (0, 0), "horizon": (0.3, 0.5)}
+    _, flow = scenes(20, (64, 64), **fields, magnitude=2.0, magnitude_spread=0.5)
+    below = flow[:, 1, 40::6]  # well below the horizon, where the flow of a plane is quadratic
+    assert (below.diff(n=2, dim=1) > 0).all()
 
 
 def test_segments_of_photos_move_on_their_own() -> None:

@@ -68,7 +68,7 @@ def test_distances_are_decoded() -> None:
 
 def test_choose_takes_a_reduced_size_so_that_no_pixel_is_skipped() -> None:
     table = torch.tensor([[[0, 64, 48], [3072, 32, 24], [3840, 16, 12]]], dtype=torch.int32)
-    scale = torch.tensor([0.3, 1.0, 2.0, 4.0, 9.0])
-    pictures, left = choose(table, torch.zeros(5, dtype=torch.int64), scale)
-    assert pictures.height.tolist() == [64, 64, 32, 16, 16]
-    torch.testing.assert_close(left, torch.tensor([0.3, 1, 1, 1, 2.25]))
+    scale = torch.tensor([0.3, 1.0, 1.6, 2.0, 4.0, 9.0])
+    pictures, left = choose(table, torch.zeros(6, dtype=torch.int64), scale)
+    assert pictures.height.tolist() == [64, 64, 32, 32, 16, 16]
+    torch.testing.assert_close(left, torch.tensor([0.3, 1, 0.8, 1, 1, 2.25]))
