@@ -31,7 +31,10 @@ LONGEST = 0.6
 def run(out: Path, steps: int = STEPS) -> None:
     """Begin or resume the run."""
     small = {"size": [16, 16], "batch": 1}
-    config = tiny(model={"width": WIDTH}, schedule={"steps": steps}, data=small, run={"checkpoint_every": 1})
+    seen = {"every": 5, "heldout": 1, "densities": [0.2]}
+    config = tiny(
+        model={"width": WIDTH}, schedule={"steps": steps}, data=small, run={"checkpoint_every": 1}, validation=seen
+    )
     train(config, out, CPU, resume=bool(list_checkpoints(out / "checkpoints")))
 
 
@@ -81,6 +84,8 @@ def main(folder: Path) -> None:
                     partial.append(str(error))
         ended = read_newest(out / "checkpoints")[0]
         same = all(torch.equal(value, ended.tensors[name]) for name, value in whole.tensors.items())
+        models = [(path / "model.safetensors").read_bytes() for path in (out, folder / "whole")]
+        same = same and models[0] == models[1]
         runs.append({"step": ended.step, "same": same, "log": lines(out) == lines(folder / "whole")})
     print(json.dumps({"kills": kills, "resumes": resumes, "partial": partial, "runs": runs}))
 

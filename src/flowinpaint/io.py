@@ -52,6 +52,10 @@ def atomic_path(path: StrPath) -> Iterator[Path]:
             shutil.copymode(target, temporary)
         yield temporary
         temporary.replace(target)
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # as on a full disk
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -46,7 +46,15 @@ def test_a_configuration_is_trained_into_a_folder_of_its_name(place: Path) -> No
     assert "10 %" in stdout
     assert "Trained 8 steps" in stdout
     run_folder = place / "runs" / "tiny"
-    names = {"checkpoints", "model.safetensors", "log.jsonl", "references.json", "heldout.png", "tensorboard", ".lock"}
+    names = {
+        "checkpoints",
+        "model.safetensors",
+        "log.jsonl",
+        "references.json",
+        "validation.png",
+        "tensorboard",
+        ".lock",
+    }
     assert {path.name for path in run_folder.iterdir()} == names
 
 
@@ -98,7 +106,7 @@ def test_steps_that_are_not_finite_are_told_with_their_cause(place: Path) -> Non
     code, stdout, stderr = run("tiny.toml", "-o", "run", "--set", "optimiser.lr=1e30", "--set", "run.nan_limit=2")
     assert code == 1
     assert stdout == ""
-    assert stderr.startswith("Stopped: The last 2 steps were not finite. Step ")
+    assert "Stopped: The last 2 steps were not finite. Step " in stderr
     assert "The checkpoints before it are in run." in stderr
 
 
@@ -133,6 +141,6 @@ def test_an_error_is_a_sentence_and_nothing_is_left(
 def test_the_display_tells_loss_speed_time_left_and_the_last_validation() -> None:
     at = Progress(10, 100.0, 0.5, pace=0.0302, loss=0.51, skipped=2, scores=Scores({}, {"5": 0.912}, {}))
     shown = command._state(at, ScheduleConfig(steps=130_010))
-    assert shown == "loss 0.5100  30.2 ms/step  1:05:26 left  2 skipped  R 0.912"
+    assert shown == "loss 0.5100  30.2 ms/step  1:05:26 left  2 skipped  R 0.912 at 5 %"
     assert "0:03:20 left" in command._state(at, ScheduleConfig(minutes=5))
     assert command._state(Progress(0, 0.0, 0.0), ScheduleConfig()) == ""

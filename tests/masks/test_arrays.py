@@ -212,6 +212,15 @@ def test_corners_keep_their_distance_and_count() -> None:
     assert not (strongest & ~corner_mask(image, 0.01, 1)).any()
 
 
+def test_of_corners_that_are_equally_strong_one_is_taken() -> None:
+    image = np.zeros((60, 80), np.uint8)
+    image[10::15, 10::20] = 255
+    mask = corner_mask(image, 1.0, distance=3)
+    assert mask.sum() == 16
+    hits = ndimage.convolve(mask.astype(int), np.ones((7, 7), int), mode="constant")
+    assert hits[mask].max() == 1
+
+
 def test_corners_are_sought_among_the_valid_pixels() -> None:
     valid = np.zeros((60, 80), np.bool_)
     valid[:, 40:] = True
@@ -328,7 +337,7 @@ BAD: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (bernoulli_mask, {"density": 0.0}, "density is 0.0; a finite number above 0 and up to 1"),
     (bernoulli_mask, {"density": "0.1"}, "density is '0.1'"),
     (bernoulli_mask, {"density": 0.1, "valid": np.ones((8, 8))}, "valid is float64"),
-    (lidar_mask, {"lines": 0}, "lines is 0; a finite number that is whole and at least 1"),
+    (lidar_mask, {"lines": 0}, "lines is 0; a finite number that is whole and from 1 to 10000"),
     (lidar_mask, {"lines": 2.5}, "lines is 2.5"),
     (lidar_mask, {"spacing": 0.5}, "spacing is 0.5"),
     (lidar_mask, {"horizon": 1.0}, "horizon is 1.0"),

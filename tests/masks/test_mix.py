@@ -219,3 +219,10 @@ def test_a_cuda_graph_draws_afresh_at_each_replay(names: tuple[str, ...]) -> Non
         on_cpu = draw(mix, torch.arange(first, first + 4), scene)
         # A pixel at a threshold may fall either way, by the rounding of the device.
         assert float((mask.cpu() != on_cpu).float().mean()) < 1e-3
+
+
+def test_a_density_is_a_share_of_all_pixels_also_where_few_are_measured() -> None:
+    image, flow, valid = scenes(64, 60, 80, share=0.2)
+    for density, expected in ((0.05, 0.05), (0.9, float(valid.mean()))):
+        mask = only("bernoulli", density=(density, density)).draw(Draws(torch.arange(64)), image, flow, valid)
+        assert float(mask.mean()) == pytest.approx(expected, rel=0.03)

@@ -52,7 +52,7 @@ def test_files_that_hold_no_model(tmp_path: Path) -> None:
     path.write_bytes(b"\xff" * 200)
     refuse("not a readable safetensors")
     save_file(tensors, path)
-    refuse("metadata")
+    refuse("holds no model")
     save_file(tensors, path, metadata={CONFIG_KEY: "{"})
     refuse("configuration")
     save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"steps": [1, 1, 1, 1], "colour": 3})})

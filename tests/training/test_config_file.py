@@ -133,3 +133,17 @@ def test_every_field_can_be_written_in_toml() -> None:
                 assert isinstance(entry, int | float | str | tuple), field.name
 
     check(TrainingConfig())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "data.seed=99999999999999999999999",
+        "data.batch=99999999999999999",
+        "data.size=[100000, 100000]",
+        "masks.rectangle_count=[1, 99999999999]",
+    ],
+)
+def test_numbers_that_no_machine_takes_are_refused(setting: str) -> None:
+    with pytest.raises(InputError, match=setting.split("=")[0].rpartition(".")[2]):
+        apply_settings({}, [setting])

@@ -21,6 +21,7 @@ from flowinpaint.training.diagnosis import NotFiniteError
 from flowinpaint.training.loop import Listener, Outcome, Progress, train
 from flowinpaint.training.step import epe_loss
 from flowinpaint.training.validation import Scores, Validator
+from frame_folder import make_sample
 from tiny_runs import CPU, halves, lines, tiny
 
 pytestmark = pytest.mark.usefixtures("simple_scenes")
@@ -261,8 +262,51 @@ def test_validation_does_not_count_as_training_nor_change_it(tmp_path: Path, mon
     assert [line["step"] for line in found if line["kind"] == "validation"] == [3, 6, 8]
     assert outcome.scores is not None
     assert found[-1]["heldout"] == outcome.scores.heldout
-    assert (tmp_path / "checked" / "heldout.png").exists()
-    assert not (tmp_path / "plain" / "heldout.png").exists()
+    assert (tmp_path / "checked" / "validation.png").exists()
+    assert not (tmp_path / "plain" / "validation.png").exists()
     again = run(tiny(validation=checked), tmp_path / "checked", resume=True)
     assert again == outcome
     assert lines(tmp_path / "checked") == found
+
+
+@pytest.mark.parametrize("stop", [3, 4, 6])
+def test_a_resumed_run_has_the_validations_of_one_that_was_not_stopped(tmp_path: Path, stop: int) -> None:
+    checked = tiny(validation={"every": 2, "heldout": 1, "densities": [0.1]}, run={"checkpoint_every": 2})
+    run(checked, tmp_path / "whole")
+    run(checked, tmp_path / "parts", listener=stop_after(stop))
+    run(checked, tmp_path / "parts", resume=True)
+    assert lines(tmp_path / "parts") == lines(tmp_path / "whole")
+
+
+def test_a_model_that_a_kill_left_unwritten_is_written_on_resuming(tmp_path: Path) -> None:
+    run(tiny(), tmp_path / "run")
+    model = tmp_path / "run" / "model.safetensors"
+    expected = model.read_bytes()
+    model.unlink()
+    run(tiny(), tmp_path / "run", resume=True)
+    assert model.read_bytes() == expected
+
+
+def test_a_run_with_nothing_to_validate_on_says_so(tmp_path: Path) -> None:
+    notes: list[str] = []
+    run(tiny(), tmp_path / "run", listener=Listener(note=notes.append))
+    assert any("validation.root" in note for note in notes)
+
+
+def test_frames_of_the_validation_are_drawn(tmp_path: Path) -> None:
+    for i, name in enumerate("AAB"):
+        make_sample(tmp_path / "frames" / name / f"{i}", seed=i)
+    validation = {"root": str(tmp_path / "frames"), "densities": [0.2], "heldout": 0}
+    run(tiny(validation=validation), tmp_path / "run")
+    picture = fi.read_image(tmp_path / "run" / "validation.png")
+    with_scene = {**validation, "heldout": 1}
+    run(tiny(validation=with_scene), tmp_path / "more")
+    assert fi.read_image(tmp_path / "more" / "validation.png").shape[0] > picture.shape[0]  # a row for each
+
+
+def test_settings_that_mean_nothing_are_told(tmp_path: Path) -> None:
+    notes: list[str] = []
+    run(tiny(data={"root": "somewhere"}), tmp_path / "run", listener=Listener(note=notes.append))
+    assert "data.root is not used: data.source is 'layered'." in notes
+    run(tiny(data={"root": "somewhere"}), tmp_path / "run", resume=True, listener=Listener(note=notes.append))
+    assert notes[-1].startswith("Nothing is left to do: the run has 8 steps")

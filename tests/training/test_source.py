@@ -63,3 +63,15 @@ def test_a_wrong_data_set_is_told(disk: dict[str, Any], tmp_path: Path) -> None:
     for change, sentence in (({"source": "stereo"}, "'stereo' was given"), ({"root": str(tmp_path / "no")}, "no")):
         with pytest.raises(InputError, match=sentence):
             open_source(tiny(data=disk | change).data, CPU, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"source": "sintell", "root": "."}, r"data\.source: 'sintell' was given"),
+        ({"source": "sintel", "root": "nowhere"}, r"data\.root: nowhere"),
+    ],
+)
+def test_what_is_wrong_with_a_data_set_names_its_key(data: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        open_source(tiny(data=data).data, CPU, step=0, compile_scenes=False)

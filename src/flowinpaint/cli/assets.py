@@ -31,6 +31,7 @@ Folders = list[Path]
 
 _SCENES_AT_ONCE = 4
 _COLUMNS = 6
+_SKIPPED_SHOWN = 10
 _GREY, _BORDER = 128, (255, 230, 0)
 
 
@@ -64,7 +65,10 @@ def build(
 
     def skip(sentence: str) -> None:
         skipped.append(sentence)
-        say("Skipped:", "yellow", sentence)
+        if len(skipped) <= _SKIPPED_SHOWN:
+            say("Skipped:", "yellow", sentence)
+        elif len(skipped) == _SKIPPED_SHOWN + 1:
+            say("Skipped:", "yellow", "and more …")
 
     with _files_bar() as report:
         counts = build_bank(folders, out, longest=longest, jobs=jobs, progress=report, skipped=skip)

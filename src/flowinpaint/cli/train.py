@@ -12,7 +12,7 @@ import typer
 from rich import box
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from flowinpaint.cli.console import messages, output, say
@@ -64,7 +64,14 @@ def command(
             try:
                 outcome = train(chosen, folder, world, resume=resume, listener=listener)
             except NotFiniteError as error:
-                say("Stopped:", "red", f"{error} The checkpoints before it are in {folder}.")
+                if world.first:
+                    say("Stopped:", "red", f"{error} The checkpoints before it are in {folder}.")
+                raise typer.Exit(1) from error
+            except RuntimeError as error:
+                if world.first:
+                    raise
+                # Most often because the first process has left with a sentence of its own.
+                say("Stopped:", "red", f"process {world.rank}: {str(error).splitlines()[0]}")
                 raise typer.Exit(1) from error
         if world.first:
             _tell(outcome, folder)
@@ -87,10 +94,11 @@ def _display(config: TrainingConfig, world: World) -> Iterator[Listener]:
         yield Listener()
         return
     columns = (
-        TextColumn("step {task.fields[step]}"),
-        BarColumn(),
+        TextColumn("step {task.fields[step]}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=16),
         TaskProgressColumn(),
-        TextColumn("{task.fields[state]}"),
+        # What does not fit is cut off here, and not from the others.
+        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, ratio=1, overflow="ellipsis")),
     )
     with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
         task = bar.add_task("", total=1.0, step=0, state="starting")
@@ -133,7 +141,7 @@ def _tell(outcome: Outcome, folder: Path) -> None:
         for table in _tables(outcome.scores):
             output.print(table)
     run = RunFolder(folder)
-    picture = f", {run.heldout}" if run.heldout.exists() else ""
+    picture = f", {run.picture}" if run.picture.exists() else ""
     output.print(Text(f"Trained {outcome.step} steps; look at {run.model}{picture} and {run.log}."), soft_wrap=True)
 
 

@@ -21,6 +21,7 @@ from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.data.bank import (
     KINDS,
+    MAX_SIDE,
     MIN_SIDE,
     STEP,
     PackedPicture,
@@ -162,7 +163,7 @@ def _photos(source: Source, longest: int) -> list[Picture]:
     colour = as_rgb(read_image(source.image))
     size = _reduced_size(colour, longest)
     small = _whole_steps(_reduced(colour, size))
-    _check_size(source.image, small)
+    _check_size(source.image, small, size)
     if not source.maps:
         return [Picture(small, segment(small, stable_seed(source.image.name) / 2**64))]
     labels = [(path, _read_map(path, colour)) for path in source.maps]
@@ -174,8 +175,9 @@ def _photos(source: Source, longest: int) -> list[Picture]:
 
 def _material(source: Source, longest: int) -> Picture:
     colour = as_rgb(read_image(source.image))
-    small = _whole_steps(_reduced(colour, _reduced_size(colour, longest)))
-    _check_size(source.image, small)
+    size = _reduced_size(colour, longest)
+    small = _whole_steps(_reduced(colour, size))
+    _check_size(source.image, small, size)
     return Picture(small, np.zeros(small.shape[:2], np.uint8))
 
 
@@ -192,7 +194,7 @@ def _cutout(source: Source, longest: int) -> Picture:
     inside = _reduced(coverage.astype(np.float32), size) >= 0.5
     check_file(source.image, not inside.any() and f"nothing is left of its silhouette at {size[0]}x{size[1]} px")
     colour, inside = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside, STEP)
-    _check_size(source.image, colour)
+    _check_size(source.image, colour, (colour.shape[1], colour.shape[0]))
     return Picture(colour, inside.astype(np.uint8) * np.uint8(255))
 
 
@@ -234,6 +236,7 @@ def _read_map(path: Path, colour: Bytes) -> npt.NDArray[Any]:
 def _alpha(path: Path) -> npt.NDArray[np.float32]:
     """The opacity (H, W) from 0 to 1 of a picture that could be decoded."""
     pixels = np.asarray(cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED))
+    check_file(path, pixels.dtype.kind != "u" and f"holds {pixels.dtype}; whole numbers are taken")
     check_file(path, pixels.shape[2:] != (4,) and "has no alpha channel, and no silhouette .png lies beside it")
     return np.asarray(pixels[..., 3] / np.float32(np.iinfo(pixels.dtype).max), np.float32)
 
@@ -255,5 +258,7 @@ def _whole_steps(pixels: Bytes) -> Bytes:
     return pixels[: height // STEP * STEP, : width // STEP * STEP]
 
 
-def _check_size(path: Path, pixels: Bytes) -> None:
-    check_file(path, side_fault(*pixels.shape[:2]))
+def _check_size(path: Path, pixels: Bytes, size: tuple[int, int]) -> None:
+    """Refuse what is too small once its sides are whole steps; the message tells of its size before."""
+    small = side_fault(*pixels.shape[:2])
+    check_file(path, small and f"is {size[0]}x{size[1]} px; sides of {MIN_SIDE} to {MAX_SIDE} px are taken")

@@ -257,9 +257,8 @@ def _read_packed(path: Path) -> dict[str, list[PackedPicture]]:
     try:
         with safe_open(path, framework="np") as file:
             version = (file.metadata() or {}).get(_VERSION_KEY)
-            check_file(
-                path, version != _VERSION and f"{_VERSION_KEY} is {version} in its metadata; {_VERSION} is taken"
-            )
+            check_file(path, version is None and "it holds no bank of pictures; 'flowinpaint assets build' makes one")
+            check_file(path, version != _VERSION and f"it holds a bank of version {version}; {_VERSION} is taken")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise FileFormatError(f"{path}: not a readable safetensors file: {error}.") from error

@@ -28,6 +28,8 @@ from flowinpaint.errors import InputError
 _SMALLEST = 16
 _SPACINGS = (3, 8, 32, 48, 64, 96)
 _LABELS = 256
+_SHARPEST = 0.05
+"""Deviation of a blur that changes nothing, in pixels; none at all would divide by zero."""
 
 
 class LayeredFlow(nn.Module):
@@ -88,7 +90,7 @@ class LayeredFlow(nn.Module):
         image = self._defocus(draws, image, seen)
         shutter = draws.uniform((), *config.shutter) * draws.chance((), config.motion_blur)
         image = smear(image, flow, shutter, config.longest_blur)
-        image = gaussian(image, draws.uniform((), *config.blur).clamp(min=0.05))
+        image = gaussian(image, draws.uniform((), *config.blur).clamp(min=_SHARPEST))
         image = self._expose(image, draw_exposure(draws, config))
         return Batch(image, flow, torch.ones_like(flow[:, :1]))
 
@@ -149,7 +151,7 @@ class LayeredFlow(nn.Module):
     def _defocus(self, draws: Draws, image: Tensor, seen: Covering) -> Tensor:
         """Blur some of the layers in some of the scenes."""
         config = self.config
-        blurred = gaussian(image, draws.uniform((), *config.defocus_blur))
+        blurred = gaussian(image, draws.uniform((), *config.defocus_blur).clamp(min=_SHARPEST))
         unsharp = draws.chance((config.most_objects + 1,), 0.5) & draws.chance((1,), config.defocus)
         (amount,) = pick(unsharp.float()[..., None], seen.solid)
         return torch.lerp(image, blurred, amount[:, None])

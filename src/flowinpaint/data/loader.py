@@ -7,6 +7,7 @@ processes share the samples of one.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count
@@ -66,6 +67,7 @@ class DiskBatches:
             sampler=(range(start, start + self._local) for start in count(self._first, self._batch)),
             num_workers=self._workers,
             collate_fn=_as_it_is,
+            worker_init_fn=_leave_signals_to_the_parent,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # else PyTorch's own, which others rely on, would advance
         )
@@ -73,6 +75,12 @@ class DiskBatches:
             if isinstance(batch, Exception):
                 raise batch
             yield batch
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """A signal to all processes of a group must not end the workers before the run has saved its state."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _Samples(TorchDataset[Batch | Exception]):

@@ -29,6 +29,8 @@ _LINE_SHIFT = 0.618
 _GAP_SIZE = 0.15
 """Diameter of the patches without returns, over the picture's width."""
 _CORNER_BLUR, _CORNER_WINDOW = 0.7, 1.5
+_TIE = 1e-4
+"""Corners that are equally strong, as on a drawn pattern, differ by this much noise: one of them is the strongest."""
 _WEAKEST_CORNER = 1e-6
 """Squared grey levels of [0, 1] per pixel: below it there is nothing but rounding."""
 
@@ -46,8 +48,9 @@ def settle(known: Tensor, noise: Tensor) -> Tensor:
 
 
 def bernoulli(noise: Tensor, density: Tensor) -> Tensor:
-    """Each valid pixel by itself, with a probability."""
-    return noise < density
+    """Each valid pixel by itself, with the probability that a share of all pixels is expected; 1 where they are few."""
+    valid = (noise < NEVER).float().mean((1, 2, 3), keepdim=True)
+    return noise < (density / valid.clamp(min=1e-9)).clamp(max=1)
 
 
 def exact_count(noise: Tensor, density: Tensor) -> Tensor:
@@ -107,6 +110,7 @@ def corners(image: Tensor, noise: Tensor, density: Tensor, most: float, distance
     smallest = eigenvalues(SymmetricTensor(*(gaussian_blur(part, _CORNER_WINDOW) for part in tensor)))[1]
     # A cell's corner counts for the pixel to its upper left; the last row and column have none.
     strength = F.pad(smallest, (0, 1, 0, 1)).where(noise < NEVER, 0.0)
+    strength = strength * (1 + _TIE * noise)
     largest = F.max_pool2d(strength, 2 * distance + 1, stride=1, padding=distance)
     peaks = strength.where((strength == largest) & (strength > _WEAKEST_CORNER), 0.0).view(B, -1)
     values, places = peaks.topk(max(1, round(most * H * W)), dim=1)

@@ -19,7 +19,7 @@ class Limit(Enum):
     JITTER = "from 0 to 1"
     POSITIVE = "above 0"
     LENGTH = "of at least 1"
-    COUNT = "that is whole and at least 1"
+    COUNT = "that is whole and from 1 to 10000"
 
 
 _RULES: dict[Limit, Callable[[float], bool]] = {
@@ -29,7 +29,7 @@ _RULES: dict[Limit, Callable[[float], bool]] = {
     Limit.JITTER: lambda x: 0 <= x <= 1,
     Limit.POSITIVE: lambda x: x > 0,
     Limit.LENGTH: lambda x: x >= 1,
-    Limit.COUNT: lambda x: x >= 1 and x == int(x),
+    Limit.COUNT: lambda x: 1 <= x <= 10_000 and x == int(x),
 }
 
 

@@ -43,7 +43,9 @@ def read_model(path: str | Path) -> Neuroexplicit:
     except SafetensorError as error:
         raise FileFormatError(f"{path}: not a readable safetensors file: {error}.") from error
     if CONFIG_KEY not in metadata:
-        raise FileFormatError(f"{path}: its metadata has no {CONFIG_KEY!r}; a file of save_model is taken.")
+        raise FileFormatError(
+            f"{path}: it holds no model; a file of save_model is taken, or model.safetensors of a run."
+        )
     try:
         fields = json.loads(metadata[CONFIG_KEY])
         config = NeuroexplicitConfig(**{**fields, "steps": tuple(fields["steps"])})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -40,13 +42,23 @@ class DataConfig:
     layered: LayeredConfig = field(default_factory=LayeredConfig)
 
     def __post_init__(self) -> None:
-        _at_least("batch", self.batch, 1)
-        _at_least("workers", self.workers, 0)
-        _at_least("seed", self.seed, 0)
-        if min(self.size) < 2:
-            raise InputError(f"size: {list(self.size)} was given; a height and a width of at least 2 are taken.")
+        for name, value, least, most in (
+            ("batch", self.batch, 1, 2**16),
+            ("workers", self.workers, 0, 2**10),
+            ("seed", self.seed, 0, 2**62),
+        ):
+            if not least <= value <= most:
+                raise InputError(f"{name}: {value} was given; a number from {least} to {most} is taken.")
+        if not 2 <= min(self.size) <= max(self.size) <= 2**14:
+            raise InputError(f"size: {list(self.size)} was given; a height and a width from 2 to {2**14} are taken.")
         if self.source != GENERATED and not self.root:
             raise InputError(f"root: nothing was given; with source {self.source!r} the folder of the data is taken.")
+
+    @property
+    def unused(self) -> list[str]:
+        """The keys that were set and mean nothing with this source."""
+        idle = ("root", "split", "render") if self.source == GENERATED else ("bank",)
+        return [name for name in idle if getattr(self, name)]
 
 
 @dataclass(frozen=True)
@@ -149,6 +161,16 @@ class TrainingConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+
+@contextmanager
+def of_table(table: str, **keys: str) -> Iterator[None]:
+    """Let an InputError that names an argument name the key of a table instead, by default the one of its name."""
+    try:
+        yield
+    except InputError as error:
+        argument, colon, rest = str(error).partition(":")
+        raise InputError(f"{table}.{keys.get(argument, argument)}{colon}{rest}") from error
 
 
 def _at_least(name: str, value: float, least: int) -> None:

@@ -63,8 +63,8 @@ def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     for key in table:
         if key not in names:
             near = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {path}{near[0]}" if near else f"taken: {', '.join(names)}"
-            raise InputError(f"{path}{key}: there is no such key; {hint}.")
+            hint = f"did you mean {path}{near[0]}?" if near else f"taken: {', '.join(names)}."
+            raise InputError(f"{path}{key}: there is no such key; {hint}")
     values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
     try:
         return cls(**values)

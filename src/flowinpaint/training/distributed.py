@@ -59,7 +59,7 @@ class World:
 def join(device: str | torch.device = "auto") -> Iterator[World]:
     """The world of this process: alone, or the one that torchrun made."""
     chosen = validation.check_device(device)
-    if "WORLD_SIZE" not in os.environ or not distributed.is_available():
+    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys() or not distributed.is_available():
         yield World(chosen)
         return
     if chosen == torch.device("cuda"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,14 +35,12 @@ class Log:
         """Write a line; it is with the operating system, whatever happens to this process, when this returns."""
         self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         self._file.flush()
-        if self._board is not None:
-            for name, value in _scalars(values).items():
-                self._board.add_scalar(f"{kind}/{name}", value, step)
+        for name, value in _scalars(values).items():
+            self._show(partial(_add_scalar, name=f"{kind}/{name}", value=value, step=step))
 
     def picture(self, name: str, step: int, picture: npt.NDArray[np.uint8]) -> None:
         """Show a picture (H, W, 3) in TensorBoard."""
-        if self._board is not None:
-            self._board.add_image(name, picture, step, dataformats="HWC")
+        self._show(lambda board: board.add_image(name, picture, step, dataformats="HWC"))
 
     def settle(self) -> None:
         """Bring what was written to the disk: a checkpoint must not know of lines that the log has lost."""
@@ -52,15 +51,22 @@ class Log:
         """Close the files; what a full disk would not take has been complained of."""
         with suppress(OSError):
             self._file.close()
+        self._show(lambda board: board.close())
+
+    def _show(self, work: Callable[[SummaryWriter], object]) -> None:
+        """Do something with TensorBoard; its files are but a copy of the log, so a full disk ends them, not the run."""
         if self._board is not None:
-            self._board.close()
+            try:
+                work(self._board)
+            except OSError:
+                self._board = None
 
 
 def cut_back(path: Path, step: int) -> bool:
     """Drop the lines of a log after a step, and what is no line; whether a validation of that step is left."""
     if not path.exists():
         return False
-    kept, validated = b"", False
+    kept, validated = 0, False
     for line in path.read_bytes().splitlines(keepends=True):
         try:
             values = json.loads(line)
@@ -70,9 +76,9 @@ def cut_back(path: Path, step: int) -> bool:
         if late or not line.endswith(b"\n"):
             break
         validated = values["kind"] == VALIDATION and values["step"] == step
-        kept += line
+        kept += len(line)
     with path.open("r+b") as file:
-        file.truncate(len(kept))
+        file.truncate(kept)
     return validated
 
 
@@ -83,7 +89,11 @@ def _tensorboard(path: Path, step: int) -> SummaryWriter | None:
             from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(path), purge_step=step + 1 if step else None)
+    return SummaryWriter(str(path), purge_step=step + 1)
+
+
+def _add_scalar(board: SummaryWriter, name: str, value: float, step: int) -> None:
+    board.add_scalar(name, value, step)
 
 
 def _scalars(values: Mapping[str, Any], path: str = "") -> dict[str, float]:

@@ -73,6 +73,8 @@ def train(
         folder = stack.enter_context(open_run(out, resume)) if world.first else RunFolder(out)
         world.agree(0.0)  # the first process has made sure of the folder
         saved = _read_saved(folder, config, listener) if resume else None
+        for key in config.data.unused:
+            listener.note(f"data.{key} is not used: data.source is {config.data.source!r}.")
         training = build_step(config, world, saved)
         recorder = None
         if world.first:
@@ -116,6 +118,8 @@ def _run(
     watch = Stopwatch(at.seconds)
     stopped = False
     mark = (at.step, at.seconds)
+    if at.share >= 1:
+        listener.note(f"Nothing is left to do: the run has {at.step} steps in {at.seconds:.0f} s behind it.")
     while at.share < 1 and not stopped:
         if training.ready:
             watch.start()

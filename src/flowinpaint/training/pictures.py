@@ -1,4 +1,4 @@
-"""What a model makes of held-out scenes, as one sheet."""
+"""What a model makes of held-out scenes and of frames, as one sheet."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from flowinpaint.api import inpaint
 from flowinpaint.metrics import epe
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.sheet import Panel, contact_sheet
-from flowinpaint.training.validation import OURS, Validator
+from flowinpaint.training.validation import OURS, RIVALS, Validator
 from flowinpaint.viz import as_rgb, colour_field, draw_given, field_range, resized
 
 ROWS = 4
-PANEL_HEIGHT = 288
+PANEL = (432, 288)
+"""The width and height that a picture must fit into."""
 
 
-def heldout_sheet(validator: Validator, model: Neuroexplicit) -> npt.NDArray[np.uint8]:
-    """Some held-out scenes, one a row: image, given vectors, truth, harmonic and this model."""
+def validation_sheet(validator: Validator, model: Neuroexplicit) -> npt.NDArray[np.uint8]:
+    """Some held-out scenes and frames, one a row: image, given vectors, truth, other methods and this model."""
     density = validator.densities[len(validator.densities) // 2]
     panels: list[Panel | None] = []
-    for frame in validator.heldout(density)[:ROWS]:
+    for frame in validator.examples(density, ROWS):
         limits = field_range(frame.truth)
         height, width = frame.mask.shape
-        size = (round(width * PANEL_HEIGHT / height), PANEL_HEIGHT)
+        scale = min(PANEL[0] / width, PANEL[1] / height)
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
         results = {
-            "harmonic": inpaint(frame.image, frame.truth, frame.mask, "harmonic", validator.device).flow,
-            OURS: validator.fill(model, frame),
+            rival: inpaint(frame.image, frame.truth, frame.mask, rival, validator.device).flow for rival in RIVALS
         }
+        results[OURS] = validator.fill(model, frame)
         row = [
             ("Image", as_rgb(frame.image)),
             (f"Given\n{100 * density:g} %", draw_given(frame.image, frame.truth, frame.mask, limits, size)),
@@ -38,4 +40,4 @@ def heldout_sheet(validator: Validator, model: Neuroexplicit) -> npt.NDArray[np.
             for name, field in results.items()
         ]
         panels += [(title, resized(rgb, size)) for title, rgb in row]
-    return contact_sheet(panels, columns=5)
+    return contact_sheet(panels, columns=6)

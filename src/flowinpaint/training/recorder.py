@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from flowinpaint.io import write_image
 from flowinpaint.neural.weights import save_model
 from flowinpaint.training.checkpoint import Checkpoint, write_checkpoint
 from flowinpaint.training.config import GENERATED, TrainingConfig
 from flowinpaint.training.log import TRAIN, VALIDATION, Log
-from flowinpaint.training.pictures import heldout_sheet
+from flowinpaint.training.pictures import validation_sheet
 from flowinpaint.training.run_folder import RunFolder, writing
 from flowinpaint.training.step import Tally, TrainingStep
 from flowinpaint.training.validation import Scores, Validator
@@ -37,12 +40,13 @@ class Recorder:
         scenes = training.source.again if config.data.source == GENERATED else None
         self._validator = Validator(config, training.world.device, folder.references, scenes)
         if self._validator:
-            note("Filling the frames and scenes of the validation by other methods, to compare with.")
             with writing(folder.references):
-                self._validator.prepare()
+                self._validator.prepare(note)
+        else:
+            note("There is nothing to validate on; name a folder of frames: --set validation.root=DIR.")
         with writing(folder.log):
             self._log = Log(folder, saved.step if saved else 0)
-        self._log_has_validation = self._log.validated
+        self._logged_at = saved.step if saved and self._log.validated else None
         if not self._log.has_tensorboard:
             note("TensorBoard is not installed (extra 'train'); the log goes to log.jsonl alone.")
 
@@ -73,31 +77,34 @@ class Recorder:
         if self._scored_at != at.step:
             self._scores = self._validator.measure(self._training.average)
             self._scored_at = at.step
-            if not self._log_has_validation:
+            if self._logged_at != at.step:
                 with writing(self._folder.log):
                     self._log.add(VALIDATION, at.step, self._scores.tables)
-                    if self._validator.scenes:
-                        self._log.picture("heldout", at.step, heldout_sheet(self._validator, self._training.average))
-            self._log_has_validation = False
+                    self._log.picture(VALIDATION, at.step, self._draw())
         return self._scores
 
     def save(self, at: Progress) -> None:
         """Write a checkpoint, unless there is one of this step, and the averaged weights beside it."""
-        if self._saved_at == at.step:
-            return
-        with writing(self._folder.log):
-            self._log.settle()
-        checkpoint = Checkpoint(at.step, at.seconds, self._config, self._training.state())
-        write_checkpoint(self._folder.checkpoints, checkpoint)
-        self._saved_at = at.step
-        with writing(self._folder.model):
+        if self._saved_at != at.step:
+            with writing(self._folder.log):
+                self._log.settle()
+            checkpoint = Checkpoint(at.step, at.seconds, self._config, self._training.state())
+            write_checkpoint(self._folder.checkpoints, checkpoint)
+            self._saved_at = at.step
+        with writing(self._folder.model):  # also if a checkpoint was there: a kill may have come between the two
             save_model(self._training.average, self._folder.model)
 
     def finish(self, at: Progress) -> Scores | None:
         """Leave everything of a run that has come to its end."""
         scores = self.validate(at)
         self.save(at)
-        if self._validator.scenes:
-            with writing(self._folder.heldout):
-                write_image(self._folder.heldout, heldout_sheet(self._validator, self._training.average))
+        if self._validator and not self._folder.picture.exists():
+            self._draw()
         return scores
+
+    def _draw(self) -> npt.NDArray[np.uint8]:
+        """Draw and write what the averaged weights make of some scenes and frames."""
+        sheet = validation_sheet(self._validator, self._training.average)
+        with writing(self._folder.picture):
+            write_image(self._folder.picture, sheet)
+        return sheet

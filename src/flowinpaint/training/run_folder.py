@@ -44,9 +44,9 @@ class RunFolder:
         return self.path / "references.json"
 
     @property
-    def heldout(self) -> Path:
-        """A picture of held-out scenes."""
-        return self.path / "heldout.png"
+    def picture(self) -> Path:
+        """What the model makes of some held-out scenes and frames."""
+        return self.path / "validation.png"
 
     @property
     def tensorboard(self) -> Path:

@@ -14,7 +14,7 @@ from flowinpaint.data.batch import Batch
 from flowinpaint.data.datasets import open_dataset
 from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.loader import DiskBatches
-from flowinpaint.training.config import GENERATED, DataConfig
+from flowinpaint.training.config import GENERATED, DataConfig, of_table
 from flowinpaint.training.distributed import World
 
 
@@ -48,7 +48,8 @@ class DiskSource:
     def __init__(self, data: DataConfig, world: World, step: int) -> None:
         self._data = data
         self._device = world.device
-        self._dataset = open_dataset(data.source, data.root, split=data.split or None, render=data.render or None)
+        with of_table("data", name="source"):
+            self._dataset = open_dataset(data.source, data.root, split=data.split or None, render=data.render or None)
         self._batches: Iterator[Batch] = iter(
             DiskBatches(
                 self._dataset,

@@ -67,14 +67,12 @@ class TrainingStep:
         self.model = model.to(device)
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
         if device.type == "cuda":
-            # Sizes never change: cuDNN's best algorithms are worth the search, a convolution can take ten times longer.
-            torch.backends.cudnn.benchmark = True
             torch.set_float32_matmul_precision("high")
             if config.run.compile:
                 self.model.compile_parts()
         self.network: nn.Module = self.model
         if world.size > 1:
-            self.network = DistributedDataParallel(self.model, broadcast_buffers=False)
+            self.network = DistributedDataParallel(self.model)
         self.bf16 = config.optimiser.precision == "bfloat16" or (
             config.optimiser.precision == "auto" and device.type == "cuda"
         )

@@ -21,7 +21,7 @@ from flowinpaint.io import atomic_path
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.training.config import TrainingConfig
+from flowinpaint.training.config import TrainingConfig, of_table
 from flowinpaint.validation import check_image
 from flowinpaint.version import __version__
 
@@ -51,11 +51,15 @@ class Scores:
 
     @property
     def summary(self) -> str:
-        """One figure for a progress display: R at each density, or else the error beside that of harmonic."""
+        """One figure for a progress display, at the density in the middle: R, or the error beside that of harmonic."""
+        densities = list(self.ratio or self.heldout)
+        if not densities:
+            return ""
+        middle = densities[len(densities) // 2]
         if self.ratio:
-            return "R " + " ".join(f"{ratio:.3f}" for ratio in self.ratio.values())
-        pairs = [f"{errors[OURS]:.3f}/{errors['harmonic']:.3f}" for errors in self.heldout.values()]
-        return "EPE/harmonic " + " ".join(pairs) if pairs else ""
+            return f"R {self.ratio[middle]:.3f} at {middle} %"
+        errors = self.heldout[middle]
+        return f"EPE {errors[OURS]:.3f}, harmonic {errors['harmonic']:.3f}, at {middle} %"
 
 
 class Validator:
@@ -73,28 +77,24 @@ class Validator:
         self._file = references
         self._known: dict[str, float] = _read_references(references)
         wanted = config.validation
-        self._samples = find_samples(wanted.root, wanted.datasets or None) if wanted.root else []
+        with of_table("validation"):
+            self._samples = find_samples(wanted.root, wanted.datasets or None) if wanted.root else []
         self._check_channels(config)
         self.scenes = [] if scenes is None else self._heldout(scenes, wanted.heldout)
 
     def __bool__(self) -> bool:
         return bool(self._samples or self.scenes)
 
-    def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Compute what other methods make of the frames and scenes, and keep it for later runs.
-
-        progress is told how many of how many fields are filled.
-        """
-        total = len(self.densities) * (len(self._samples) + len(RIVALS) * len(self.scenes))
-        done = 0
+    def prepare(self, note: Callable[[str], None]) -> None:
+        """Compute what other methods make of the frames and scenes, and keep it for later runs."""
+        known = len(self._known)
         for density in self.densities:
             pairs = [(frame, REFERENCE) for _, frame in self._frames(density)]
             pairs += [(frame, rival) for frame in self.heldout(density) for rival in RIVALS]
             for frame, method in pairs:
+                if len(self._known) == known and self._key(method, frame) not in self._known:
+                    note("Filling the frames and scenes of the validation by other methods, to compare with.")
                 self._reference(method, frame)
-                done += 1
-                if progress is not None:
-                    progress(done, total)
         with atomic_path(self._file) as temporary:
             temporary.write_text(json.dumps(self._known), encoding="utf-8")
 
@@ -133,6 +133,11 @@ class Validator:
         """The held-out scenes with a mask of that density."""
         return [self._masked(i, scene, density) for i, scene in enumerate(self.scenes)]
 
+    def examples(self, density: float, count: int) -> list[Frame]:
+        """Up to so many held-out scenes with a mask of that density, and as many frames, each of another data set."""
+        firsts = {sample.dataset: sample for sample in reversed(self._samples)}.values()
+        return [*self.heldout(density)[:count], *(sample.load(density) for sample in list(reversed(firsts))[:count])]
+
     def _masked(self, number: int, scene: Frame, density: float) -> Frame:
         mask = random_mask((scene.valid.shape[0], scene.valid.shape[1]), density, number)
         return Frame(scene.image, scene.truth, scene.valid, mask)
@@ -143,11 +148,14 @@ class Validator:
             yield sample, sample.load(density)
 
     def _reference(self, method: str, frame: Frame) -> float:
-        key = f"{method} {__version__} {_hash(frame)}"
+        key = self._key(method, frame)
         if key not in self._known:
             filled = inpaint(frame.image, frame.truth, frame.mask, method, self.device).flow
             self._known[key] = epe(filled, frame.truth, frame.valid)
         return self._known[key]
+
+    def _key(self, method: str, frame: Frame) -> str:
+        return f"{method} {__version__} {_hash(frame)}"
 
     def _heldout(self, scenes: Callable[[torch.Tensor], Batch], count: int) -> list[Frame]:
         frames = []
