@@ -94,11 +94,11 @@ def _display(config: TrainingConfig, world: World) -> Iterator[Listener]:
         yield Listener()
         return
     columns = (
-        TextColumn("step {task.fields[step]}", table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=16),
-        TaskProgressColumn(),
+        TextColumn("step {task.fields[step]}", table_column=Column(no_wrap=True, min_width=11)),
+        BarColumn(bar_width=8, table_column=Column(min_width=8)),
+        TaskProgressColumn(table_column=Column(min_width=4)),
         # What does not fit is cut off here, and not from the others.
-        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, ratio=1, overflow="ellipsis")),
+        TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
         task = bar.add_task("", total=1.0, step=0, state="starting")
@@ -117,7 +117,7 @@ def _display(config: TrainingConfig, world: World) -> Iterator[Listener]:
 
 def _state(at: Progress, schedule: ScheduleConfig) -> str:
     """Loss, speed, time left and the last validation, as far as they are known."""
-    parts = [] if at.loss is None else [f"loss {at.loss:.4f}"]
+    parts = [] if at.loss is None else [f"loss {at.loss:.3f}"]
     if at.pace:
         left = 60 * schedule.minutes - at.seconds if schedule.minutes else at.pace * (schedule.steps - at.step)
         parts += [f"{1000 * at.pace:.1f} ms/step", f"{_clock(max(0.0, left))} left"]
@@ -130,7 +130,8 @@ def _state(at: Progress, schedule: ScheduleConfig) -> str:
 
 def _clock(seconds: float) -> str:
     whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    hours = f"{whole // 3600}:{whole // 60 % 60:02}" if whole >= 3600 else f"{whole // 60}"
+    return f"{hours}:{whole % 60:02}"
 
 
 def _tell(outcome: Outcome, folder: Path) -> None:

@@ -51,15 +51,14 @@ class Scores:
 
     @property
     def summary(self) -> str:
-        """One figure for a progress display, at the density in the middle: R, or the error beside that of harmonic."""
+        """One figure for a progress display, at the density in the middle: R, or else the error on held-out scenes."""
         densities = list(self.ratio or self.heldout)
         if not densities:
             return ""
         middle = densities[len(densities) // 2]
         if self.ratio:
             return f"R {self.ratio[middle]:.3f} at {middle} %"
-        errors = self.heldout[middle]
-        return f"EPE {errors[OURS]:.3f}, harmonic {errors['harmonic']:.3f}, at {middle} %"
+        return f"EPE {self.heldout[middle][OURS]:.3f} at {middle} %"
 
 
 class Validator:
