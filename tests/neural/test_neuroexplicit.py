@@ -268,7 +268,7 @@ def test_gradients_are_those_of_the_graph_through_every_step(monkeypatch: pytest
     image, mask, flow = inputs(dtype=torch.float64)
     leaves = [image.requires_grad_(), flow.requires_grad_(), *net.parameters()]
 
-    def through_the_graph(u: Tensor, f: Tensor, c: Tensor, weights: Tensor, steps: int) -> Tensor:
+    def through_the_graph(u: Tensor, f: Tensor, c: Tensor, weights: Tensor, steps: int, segment: int | None) -> Tensor:
         return fsi_cycle_of([partial(divergence, weights)] * steps, u, f, c, 1.0)
 
     ours = torch.autograd.grad(net(image, mask, flow).square().sum(), leaves)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -151,3 +152,24 @@ def test_bfloat16_is_for_the_network_alone() -> None:
     assert set(seen[:2]) == {torch.float32}
     assert set(seen[2:]) == {torch.bfloat16}
     assert not build_step(tiny(), CPU).bf16
+
+
+def test_segments_save_memory_and_change_nothing_but_rounding() -> None:
+    def kept(segment: int) -> tuple[int, float | None]:
+        tables: dict[str, dict[str, Any]] = {"model": {"steps": [2, 4, 8, 20]}, "run": {"segment": segment}}
+        training = build_step(tiny(**tables), CPU)
+        largest = 0
+
+        def pack(x: Tensor) -> Tensor:
+            nonlocal largest
+            largest = max(largest, x.numel())
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            training.run(1e-3)
+        training.run(1e-3)
+        return largest, training.read_tally().loss
+
+    (all_kept, loss), (some_kept, same) = kept(0), kept(5)
+    assert some_kept < all_kept / 2
+    assert loss == pytest.approx(same, rel=1e-5)

@@ -132,6 +132,8 @@ class Neuroexplicit(nn.Module):
 
     mean: Tensor
     std: Tensor
+    segment: int | None = None
+    """Steps between the iterates that a diffusion keeps for its gradient (`fsi_cycle`); None for all of them."""
 
     def __init__(self, config: NeuroexplicitConfig | None = None) -> None:
         super().__init__()
@@ -199,7 +201,7 @@ class Neuroexplicit(nn.Module):
         steps = self.config.steps[index]
         if not self.config.learn_kernels:
             weights = self._edge_weights_of(z, level.image, self.lam[index], self.config)
-            return inpainting_cycle(u, level.f, level.c, weights, steps)
+            return inpainting_cycle(u, level.f, level.c, weights, steps, self.segment)
         blocks = self.blocks[index]
         process = self.process(z, level.image, index)
         operators = [partial(blocks, step, *process) for step in range(steps)]

@@ -144,8 +144,12 @@ class RunConfig:
     """On CUDA: compile the network and the generator."""
     graph: bool = True
     """On CUDA with one process: record a whole step once and replay it."""
+    segment: int = 0
+    """Steps between the iterates of the diffusion that are kept for the way back; the others are computed again. 0: all
+    are kept."""
 
     def __post_init__(self) -> None:
+        _at_least("segment", self.segment, 0)
         for name in ("log_every", "checkpoint_every", "nan_limit"):
             _at_least(name, getattr(self, name), 1)
 

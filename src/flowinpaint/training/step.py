@@ -65,6 +65,7 @@ class TrainingStep:
         self.config, self.world, self.source = config, world, source
         device = world.device
         self.model = model.to(device)
+        self.model.segment = config.run.segment or None
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
