@@ -131,7 +131,7 @@ def inpaint(
     given = np.where(known[..., None], flow, 0).astype(np.float32)
 
     start = time.perf_counter()
-    solution = fill(*(_to_batch(x, chosen) for x in (guide, given, known[..., None])))
+    solution = fill(*(to_batch(x, chosen) for x in (guide, given, known[..., None])))
     filled = solution.u[0].permute(1, 2, 0).to("cpu", torch.float32).numpy()
     seconds = time.perf_counter() - start
     if not np.isfinite(filled).all():
@@ -221,6 +221,6 @@ def _is_path(name: str | Path) -> bool:
     return isinstance(name, Path) or str(name).endswith(WEIGHTS_SUFFIX)
 
 
-def _to_batch(x: npt.NDArray[Any], device: torch.device) -> Tensor:
+def to_batch(x: npt.NDArray[Any], device: torch.device) -> Tensor:
     """(H, W, C) array to (1, C, H, W) float32 tensor on a device, which does the turning and converting."""
     return torch.from_numpy(np.require(x, requirements=["C", "W"])).to(device).movedim(-1, 0)[None].float().contiguous()

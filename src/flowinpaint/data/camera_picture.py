@@ -35,7 +35,7 @@ class Exposure(NamedTuple):
 def draw_light(draws: Draws, config: LayeredConfig) -> Light:
     """Hard or soft shadows, or none."""
     depth = draws.uniform(_ONE, *config.shadow_depth) * draws.chance(_ONE, config.shadow)
-    return Light(draws.uniform(_ONE, 0.3, 1.3), draws.log_uniform(_ONE, *config.shadow_sharpness), depth)
+    return Light(draws.uniform(_ONE, *config.shadow_level), draws.log_uniform(_ONE, *config.shadow_sharpness), depth)
 
 
 def draw_exposure(draws: Draws, config: LayeredConfig) -> Exposure:

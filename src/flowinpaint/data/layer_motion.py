@@ -17,7 +17,7 @@ from flowinpaint.draws import Draws
 
 
 class Camera(NamedTuple):
-    """A scene's camera, each (B,): translation, turn and roll in pixels, horizon in ŷ, ground's slope or 0."""
+    """A scene's camera, each (B,): translation, turn and roll in pixels, horizon in ŷ, ground's slope in ϱ or 0."""
 
     tx: Tensor
     ty: Tensor
@@ -27,6 +27,8 @@ class Camera(NamedTuple):
     roll: Tensor
     horizon: Tensor
     ground: Tensor
+    beyond: Tensor
+    """ϱ at the horizon and above it."""
 
 
 class Motions(NamedTuple):
@@ -60,7 +62,7 @@ def draw_motions(
 
     own = magnitude[:, None] * (~draws.chance(M, config.parallax)).float()
     # In a driving scene most things belong to the world, and what moves moves along the road.
-    own = own * torch.where(driving[:, None] & draws.chance(M, 0.7), 0.0, 1.0)
+    own = own * torch.where(driving[:, None] & draws.chance(M, config.driving_parallax), 0.0, 1.0)
     vx, vy = own * draws.normal(M), own * config.vertical * draws.normal(M)
     linear = config.linear * torch.exp(config.linear_spread * draws.normal(M)) * (own > 0)
     xx, xy, yx, yy = (linear * draws.normal(M) for _ in range(4))
@@ -74,14 +76,20 @@ def _draw_camera(draws: Draws, config: LayeredConfig, size: tuple[int, int], mag
     unit = max(size) / 2
     moving = (~draws.chance((), config.still)).float()
     driving = draws.chance((), config.driving).float() * moving
-    across = magnitude * moving * (1 - 0.7 * driving)
+    across = magnitude * moving * torch.where(driving > 0, config.driving_sideways, 1.0)
     tx, ty = across * draws.normal(), across * config.vertical * draws.normal()
-    tz = magnitude * moving * torch.where(driving > 0, 1 + draws.uniform(), config.zoom * draws.normal())
-    turn_x, turn_y = across * draws.normal() / 2, across * config.vertical * draws.normal() / 2
+    tz = (
+        magnitude
+        * moving
+        * torch.where(driving > 0, draws.uniform((), *config.driving_speed), config.zoom * draws.normal())
+    )
+    turned = config.turn * across
+    turn_x, turn_y = turned * draws.normal(), turned * config.vertical * draws.normal()
     roll = config.roll * unit * draws.normal() * moving
     horizon = (draws.uniform((), *config.horizon) - 0.5) * size[0] / unit
     ground = driving * draws.uniform((), *config.ground)
-    return Camera(tx, ty, tz, turn_x, turn_y, roll, horizon, ground)
+    beyond = torch.full_like(ground, config.beyond)
+    return Camera(tx, ty, tz, turn_x, turn_y, roll, horizon, ground, beyond)
 
 
 def flow_of(camera: Camera, layer: Motions, on_ground: Tensor, bend: Tensor, place: Tensor, largest: float) -> Tensor:
@@ -94,10 +102,10 @@ def flow_of(camera: Camera, layer: Motions, on_ground: Tensor, bend: Tensor, pla
     H, W = x.shape
     unit = max(H, W) / 2
     xn, yn = (x - (W - 1) / 2) / unit, (y - (H - 1) / 2) / unit
-    tx, ty, tz, turn_x, turn_y, roll, horizon, ground = (part[:, None, None] for part in camera)
+    tx, ty, tz, turn_x, turn_y, roll, horizon, ground, beyond = (part[:, None, None] for part in camera)
     plane = layer.inverse_depth * (1 + layer.slant_x * xn + layer.slant_y * yn).clamp(0.1, 4)
     # Below the horizon the ground comes nearer towards the camera; above it all is far away.
-    below = 4 * ground * (yn - horizon).clamp(min=0) + 0.05
+    below = ground * (yn - horizon).clamp(min=0) + beyond
     depth = torch.where(on_ground & (ground > 0), below, plane)
     dx, dy = x - layer.x, y - layer.y
     vx = depth * (tx + tz * xn) + turn_x - roll * yn + layer.vx + layer.xx * dx + layer.xy * dy

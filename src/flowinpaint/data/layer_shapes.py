@@ -47,15 +47,16 @@ def draw_shapes(
     kind = _draw_kind(draws, config, K)
     is_bar = kind == _BAR
     kind = torch.where(is_bar, BOX, kind)
-    x, y = draws.uniform(K, -0.05, 1.05) * W, draws.uniform(K, -0.05, 1.05) * H
+    x, y = draws.uniform(K, *config.place) * W, draws.uniform(K, *config.place) * H
     radius = draws.log_uniform(K, *config.radius).sort(1, descending=True).values * min(H, W)
     aspect = torch.where(is_bar, draws.log_uniform(K, *config.bar_aspect), torch.exp(config.aspect * draws.normal(K)))
     root = torch.sqrt(torch.where(kind == CUTOUT, 1.0, aspect))
-    radius = torch.where(kind == CUTOUT, 1.5 * radius, radius)
+    radius = torch.where(kind == CUTOUT, config.cutout_scale * radius, radius)
     angle = draws.uniform(K, 0, 2 * math.pi)
-    angle = torch.where((kind == CUTOUT) & draws.chance(K, 0.7), 0.3 * (angle - math.pi), angle)  # most stand upright
+    stands = (kind == CUTOUT) & draws.chance(K, config.upright)
+    angle = torch.where(stands, config.tilt * (angle - math.pi), angle)
 
-    plain = draws.chance(K, 1 / 3)
+    plain = draws.chance(K, config.ellipse)
     bumps = []
     for deviation in config.bumps:
         amplitude = torch.where(plain, 0.0, deviation * draws.normal(K))

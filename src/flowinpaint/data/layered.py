@@ -139,7 +139,7 @@ class LayeredFlow(nn.Module):
         y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((high,), 0, H)], 1)
         camera, motions = draw_motions(draws, config, self.size, x.shape[1], x, y)
         # In a driving scene the background is the ground, or some of its segments are and others stand upright.
-        flat = draws.chance((x.shape[1],), 0.5)
+        flat = draws.chance((x.shape[1],), config.flat)
         flat[:, 0] = True
         flat[:, 1 : 1 + config.most_objects] = False
         table = torch.stack([*motions, flat.float()], -1)
@@ -152,7 +152,7 @@ class LayeredFlow(nn.Module):
         """Blur some of the layers in some of the scenes."""
         config = self.config
         blurred = gaussian(image, draws.uniform((), *config.defocus_blur).clamp(min=_SHARPEST))
-        unsharp = draws.chance((config.most_objects + 1,), 0.5) & draws.chance((1,), config.defocus)
+        unsharp = draws.chance((config.most_objects + 1,), config.unsharp) & draws.chance((1,), config.defocus)
         (amount,) = pick(unsharp.float()[..., None], seen.solid)
         return torch.lerp(image, blurred, amount[:, None])
 

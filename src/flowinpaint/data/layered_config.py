@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 
 from flowinpaint.errors import InputError
+from flowinpaint.limits import Limit, check_number, check_range
 
 Range = tuple[float, float]
 Counts = tuple[int, int]
@@ -28,6 +28,8 @@ class LayeredConfig:
     # Objects.
     most_objects: int = 13
     objects: Counts = (1, 13)
+    place: Range = (-0.05, 1.05)
+    """Of an object's centre, in shares of width and height."""
     radius: Range = (0.025, 0.32)
     """In shares of the shorter side; logarithms are uniform, and later objects, in front, are smaller."""
     aspect: float = 0.6
@@ -37,9 +39,17 @@ class LayeredConfig:
     bar: float = 0.2
     cutout: float = 0.35
     """Chances of the shapes; what is left are blobs."""
+    cutout_scale: float = 1.5
+    """How much larger than other objects cut-outs are."""
+    upright: float = 0.7
+    """Chance that a cut-out stands upright."""
+    tilt: float = 0.3
+    """The most that one that does is turned, as a share of half a turn."""
     bar_aspect: Range = (3.3, 20.0)
     bumps: tuple[float, ...] = (0.28, 0.22, 0.16, 0.10, 0.08)
-    """Deviations of the Fourier coefficients 2, 3, … of a blob's radius; a third of the blobs has none."""
+    """Deviations of the Fourier coefficients 2, 3, … of a blob's radius."""
+    ellipse: float = 1 / 3
+    """Chance that a blob has none of them."""
     wobble: tuple[float, ...] = (6.0, 2.5, 1.5)
     """Amplitudes of the distortion of borders, with spacings of 32, 8 and 3 px; the last one is rare."""
     fuzzy: float = 0.3
@@ -49,6 +59,8 @@ class LayeredConfig:
     material: float = 0.6
     """Chance that an object shows a material, otherwise it shows a piece of a photo."""
     texture_scale: Range = (0.35, 1.8)
+    mirror: float = 0.5
+    """Chance that a layer's picture is mirrored."""
     camouflage: float = 0.06
     """Chance that an object continues the picture behind it: a flow edge without an image edge."""
     similar: float = 0.06
@@ -60,6 +72,8 @@ class LayeredConfig:
     shading: float = 0.25
     shadow: float = 0.5
     """Chance of hard shadows: image edges without a flow edge."""
+    shadow_level: Range = (0.3, 1.3)
+    """Height of the smooth field, in deviations, above which there is shadow: the higher, the less of it."""
     shadow_depth: Range = (0.1, 0.65)
     shadow_sharpness: Range = (3.0, 60.0)
 
@@ -76,6 +90,8 @@ class LayeredConfig:
     """Chance that a layer stands still in the world, so that the camera alone moves it."""
     vertical: float = 0.7
     """Vertical motion, as a share of horizontal motion."""
+    turn: float = 0.5
+    """Turning of the camera, as a share of its motion across."""
     inverse_depth: Range = (0.2, 2.0)
     slant: float = 0.35
     """Deviation of the relative change of inverse depth over half an image."""
@@ -92,11 +108,24 @@ class LayeredConfig:
     """In shares of the scene's magnitude, over 48 px."""
     horizon: Range = (0.2, 0.6)
     """Of a driving scene, in shares of the height."""
-    ground: Range = (0.4, 1.6)
+    ground: Range = (1.6, 6.4)
+    """Inverse depth that the ground gains over half of the longer side."""
+    beyond: float = 0.05
+    """Inverse depth at the horizon and above it."""
+    flat: float = 0.5
+    """Chance that a segment of the background lies on the ground; the others stand upright."""
+    driving_speed: Range = (1.0, 2.0)
+    """Motion of a driving camera along its axis, in shares of the scene's magnitude."""
+    driving_sideways: float = 0.3
+    """Its motion across, as a share of that of other cameras."""
+    driving_parallax: float = 0.7
+    """Chance that a layer which would move on its own does not in a driving scene."""
 
     # The camera's picture.
     defocus: float = 0.3
     """Chance that some layers are out of focus."""
+    unsharp: float = 0.5
+    """Chance that a layer is one of them."""
     defocus_blur: Range = (0.8, 2.5)
     motion_blur: float = 0.3
     shutter: Range = (0.1, 0.5)
@@ -107,44 +136,49 @@ class LayeredConfig:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, list):
-                object.__setattr__(self, field.name, value := tuple(value))
-            self._check(field.name, str(field.type), value)
-        if not 1 <= self.most_objects <= 64:
-            raise InputError(f"most_objects: {self.most_objects} was given; 1 to 64 is taken.")
+            self._check(field.name, str(field.type))
+        if self.most_objects > 64:
+            raise InputError(f"most_objects is {self.most_objects}; up to 64 are taken.")
         if self.objects[1] > self.most_objects:
-            raise InputError(f"objects: {self.objects} was given; at most most_objects = {self.most_objects} is taken.")
+            raise InputError(f"objects is {self.objects}; at most most_objects = {self.most_objects} are taken.")
         if len(self.wobble) != 3:
-            raise InputError(f"wobble: {self.wobble} was given; three amplitudes are taken.")
-        if not 1 <= self.groups[0] <= self.groups[1] <= 256:
-            raise InputError(f"groups: {self.groups} was given; a range within 1 to 256 is taken.")
+            raise InputError(f"wobble is {self.wobble}; three amplitudes are taken.")
+        if self.groups[1] > 256:
+            raise InputError(f"groups is {self.groups}; up to 256 are taken.")
         if self.box + self.ring + self.bar + self.cutout > 1 + 1e-9:
             raise InputError("box, ring, bar, cutout: their chances add up to more than 1.")
-        for name in ("radius", "texture_scale", "photo_scale", "bar_aspect", "inverse_depth", "shadow_sharpness"):
-            if getattr(self, name)[0] <= 0:
-                raise InputError(f"{name}: {getattr(self, name)} was given; values above 0 are taken.")
 
-    def _check(self, name: str, kind: str, value: object) -> None:
-        """Raise InputError unless a field's value is of its kind, the text of its annotation."""
-        numbers = value if isinstance(value, tuple) else (value,)
-        whole = kind in ("int", "Counts")
-        types = int if whole else int | float
-        if not all(isinstance(n, types) and not isinstance(n, bool) and math.isfinite(n) for n in numbers):
-            raise InputError(f"{name}: {value!r} was given; {'whole ' if whole else ''}numbers are taken.")
-        if min((0, *numbers)) < 0:
-            raise InputError(f"{name}: {value!r} was given; nothing below 0 is taken.")
-        is_range = kind in ("Range", "Counts")
-        if is_range and not (isinstance(value, tuple) and len(numbers) == 2 and numbers[0] <= numbers[1]):
-            raise InputError(f"{name}: {value!r} was given; two numbers, a low and a high one, are taken.")
-        if not is_range and isinstance(value, tuple) != kind.startswith("tuple"):
-            form = "numbers in a list" if kind.startswith("tuple") else "a single number"
-            raise InputError(f"{name}: {value!r} was given; {form} is taken.")
-        if name in _CHANCES and not 0 <= numbers[0] <= 1:
-            raise InputError(f"{name}: {value!r} was given; a chance from 0 to 1 is taken.")
+    def _check(self, name: str, kind: str) -> None:
+        """Raise InputError unless a field's value is of its kind, the text of its annotation; lists become tuples."""
+        value, limit = getattr(self, name), _LIMITS.get(name, Limit.WEIGHT)
+        if isinstance(value, list):
+            value = tuple(value)
+        if kind in ("Range", "Counts"):
+            check_range(name, value, limit)
+        elif kind.startswith("tuple"):
+            for number in value if isinstance(value, tuple) else (value,):
+                check_number(name, number, limit)
+        else:
+            check_number(name, value, limit)
+        if kind == "int":
+            value = int(value)
+        elif kind == "Counts":
+            value = tuple(map(int, value))
+        object.__setattr__(self, name, value)
 
 
-_CHANCES = {
-    *("photo", "segmented", "box", "ring", "bar", "cutout", "fuzzy", "material", "camouflage", "similar", "shadow"),
-    *("still", "driving", "parallax", "bending", "defocus", "motion_blur"),
+_LIMITS = {
+    **dict.fromkeys(
+        ("photo", "segmented", "box", "ring", "bar", "cutout", "ellipse", "upright", "fuzzy"), Limit.CHANCE
+    ),
+    **dict.fromkeys(("material", "mirror", "camouflage", "similar", "shadow", "still", "driving"), Limit.CHANCE),
+    **dict.fromkeys(("parallax", "driving_parallax", "flat", "bending", "defocus", "unsharp"), Limit.CHANCE),
+    "motion_blur": Limit.CHANCE,
+    **dict.fromkeys(("radius", "texture_scale", "photo_scale", "bar_aspect", "inverse_depth"), Limit.POSITIVE),
+    **dict.fromkeys(("shadow_sharpness", "cutout_scale"), Limit.POSITIVE),
+    **dict.fromkeys(("place", "shadow_level"), Limit.ANY),
+    "most_objects": Limit.COUNT,
+    "objects": Limit.WHOLE,
+    "groups": Limit.COUNT,
 }
+"""Of the fields that take not just any number of at least 0."""

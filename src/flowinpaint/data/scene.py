@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from flowinpaint.data.spline import spline_weights
 from flowinpaint.errors import InputError
 
 _Array = npt.NDArray[Any]
@@ -94,8 +95,8 @@ class _Canvas:
             # All knots of the picture are drawn, whatever part this is, and only those near it are used.
             grid = (np.array([self.height, self.width]) / cell).astype(int) + 5
             knots = rng.standard_normal(grid, dtype=np.float32) * np.float32(_NOISE_GAIN * 0.5**octave)
-            first_x, weights_x = _spline_weights(self.x, cell[1].item())
-            first_y, weights_y = _spline_weights(self.y, cell[0].item())
+            first_x, weights_x = spline_weights(self.x, cell[1].item())
+            first_y, weights_y = spline_weights(self.y, cell[0].item())
             near = knots[first_y : first_y + weights_y.shape[1], first_x : first_x + weights_x.shape[1]]
             total += weights_y @ near @ weights_x.T
         return total
@@ -129,17 +130,6 @@ class _Canvas:
         centre = slice(_SAMPLES // 2, None, _SAMPLES)
         image = np.round(255 * cells.mean(axis=(1, 3))).astype(np.uint8)
         return Scene(image, self.flow[centre, centre].copy())
-
-
-def _spline_weights(places: _Array, cell: float) -> tuple[int, _Array]:
-    """The first knot near the places (n,) and the cubic B-spline weights (n, knots) of it and those after."""
-    knot, f = np.divmod((places + 0.5) / cell, 1)
-    knot = knot.astype(np.int64)
-    first, last = (int(knot[0]), int(knot[-1])) if places.size else (0, 0)
-    weights = np.zeros((places.size, last - first + 4), np.float32)
-    for offset, piece in enumerate(((1 - f) ** 3, 3 * f**3 - 6 * f**2 + 4, 1 + 3 * f * (1 + f - f * f), f**3)):
-        weights[np.arange(places.size), knot - first + offset] = piece / 6
-    return first, weights
 
 
 def _mix(a: npt.ArrayLike, b: npt.ArrayLike, amount: _Array) -> _Array:

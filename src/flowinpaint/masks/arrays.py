@@ -15,8 +15,8 @@ from torch import Tensor
 
 from flowinpaint.draws import Draws
 from flowinpaint.errors import InputError
+from flowinpaint.limits import Limit, check_number
 from flowinpaint.masks import families
-from flowinpaint.masks.limits import Limit, check_number
 from flowinpaint.masks.mix import MaskMix
 from flowinpaint.validation import check_flow, check_image
 
@@ -111,7 +111,7 @@ def grid_mask(
     With jitter 1 it is anywhere in its square, and in between for less.
     """
     check_number("spacing", spacing, Limit.COUNT)
-    check_number("jitter", jitter, Limit.JITTER)
+    check_number("jitter", jitter, Limit.CHANCE)
     draws, noise = _noise(shape, seed, valid)
     shift = torch.zeros(1, 2, 1, 1)
     known = families.grid(

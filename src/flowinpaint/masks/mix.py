@@ -11,8 +11,8 @@ from torch import Tensor
 
 from flowinpaint.draws import Draws
 from flowinpaint.errors import InputError
+from flowinpaint.limits import Limit, check_number, check_range
 from flowinpaint.masks import families
-from flowinpaint.masks.limits import Limit, check_number, check_range
 
 Range = tuple[float, float]
 _ONE = (1, 1, 1)
@@ -189,7 +189,7 @@ _RANGES = {
     "lidar_gaps": Limit.PART,
     "corner_density": Limit.SHARE,
     "grid_spacing": Limit.COUNT,
-    "grid_jitter": Limit.JITTER,
+    "grid_jitter": Limit.CHANCE,
     "hole_size": Limit.LENGTH,
     "hole_density": Limit.SHARE,
     "blob_share": Limit.PART,

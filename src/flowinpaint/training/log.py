@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -35,8 +34,12 @@ class Log:
         """Write a line; it is with the operating system, whatever happens to this process, when this returns."""
         self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         self._file.flush()
-        for name, value in _scalars(values).items():
-            self._show(partial(_add_scalar, name=f"{kind}/{name}", value=value, step=step))
+
+        def add_scalars(board: SummaryWriter) -> None:
+            for name, value in _scalars(values).items():
+                board.add_scalar(f"{kind}/{name}", value, step)
+
+        self._show(add_scalars)
 
     def picture(self, name: str, step: int, picture: npt.NDArray[np.uint8]) -> None:
         """Show a picture (H, W, 3) in TensorBoard."""
@@ -90,10 +93,6 @@ def _tensorboard(path: Path, step: int) -> SummaryWriter | None:
     except ImportError:
         return None
     return SummaryWriter(str(path), purge_step=step + 1)
-
-
-def _add_scalar(board: SummaryWriter, name: str, value: float, step: int) -> None:
-    board.add_scalar(name, value, step)
 
 
 def _scalars(values: Mapping[str, Any], path: str = "") -> dict[str, float]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from flowinpaint.api import inpaint
+from flowinpaint.api import inpaint, to_batch
 from flowinpaint.data.batch import Batch
 from flowinpaint.data.folder import TRUTHS, Frame, Sample, find_samples
 from flowinpaint.errors import InputError
@@ -123,9 +123,7 @@ class Validator:
         """The dense field (H, W, C) that a model makes of a frame, as `inpaint` would."""
         image = check_image(frame.image, frame.mask.shape)
         given = np.where(frame.mask[..., None], frame.truth, 0).astype(np.float32)
-        arrays = (image, frame.mask[..., None].astype(np.float32), given)
-        tensors = (torch.from_numpy(np.require(x, requirements=["C", "W"])).permute(2, 0, 1)[None] for x in arrays)
-        u: torch.Tensor = model(*(x.contiguous().to(self.device) for x in tensors))
+        u: torch.Tensor = model(*(to_batch(x, self.device) for x in (image, frame.mask[..., None], given)))
         return np.where(frame.mask[..., None], given, u[0].permute(1, 2, 0).cpu().numpy())
 
     def heldout(self, density: float) -> list[Frame]:

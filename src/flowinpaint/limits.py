@@ -1,4 +1,4 @@
-"""What a number that describes a mask may be, and the sentence that says so."""
+"""What a number of a configuration may be, and the sentence that says so."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ from flowinpaint.errors import InputError
 class Limit(Enum):
     """A rule for one number; the value is how a message puts it."""
 
+    ANY = "of any sign"
     WEIGHT = "of at least 0"
     SHARE = "above 0 and up to 1"
     PART = "of at least 0 and below 1"
-    JITTER = "from 0 to 1"
+    CHANCE = "from 0 to 1"
     POSITIVE = "above 0"
     LENGTH = "of at least 1"
     COUNT = "that is whole and from 1 to 10000"
+    WHOLE = "that is whole and from 0 to 10000"
 
 
 _RULES: dict[Limit, Callable[[float], bool]] = {
+    Limit.ANY: lambda x: True,
     Limit.WEIGHT: lambda x: x >= 0,
     Limit.SHARE: lambda x: 0 < x <= 1,
     Limit.PART: lambda x: 0 <= x < 1,
-    Limit.JITTER: lambda x: 0 <= x <= 1,
+    Limit.CHANCE: lambda x: 0 <= x <= 1,
     Limit.POSITIVE: lambda x: x > 0,
     Limit.LENGTH: lambda x: x >= 1,
     Limit.COUNT: lambda x: 1 <= x <= 10_000 and x == int(x),
+    Limit.WHOLE: lambda x: 0 <= x <= 10_000 and x == int(x),
 }
 
 
