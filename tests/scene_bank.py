@@ -19,6 +19,8 @@ def tiny_bank() -> PictureBank:
             y, x = torch.meshgrid(torch.arange(n), torch.arange(n), indexing="ij")
             shade = (40 + 160 * (x + y) / (2 * n)).to(torch.uint8)
             colour = torch.stack([shade, shade.flip(0), shade.flip(1)], -1)
+            if kind == "materials":
+                colour = 255 - colour
             distance = 0.4 * n - torch.hypot(x - (n - 1) / 2, y - (n - 1) / 2)
             extra = {
                 "photos": (x >= n // 2) * 100,

@@ -192,3 +192,28 @@ def test_takes_lists_from_a_file() -> None:
 def test_refuses_tiny_sizes() -> None:
     with pytest.raises(InputError, match="size"):
         LayeredFlow(size=(8, 64), bank=BANK)
+
+
+BUSY: dict[str, Any] = {"still": 0.3, "driving": 0.5, "defocus": 0.7, "motion_blur": 0.7, "fuzzy": 0.6, "ring": 0.2}
+OTHER: dict[str, Any] = {
+    "most_objects": 20,
+    "objects": (2, 3),
+    "groups": (1, 1),
+    "place": (0.4, 0.6),
+    "largest": 3.0,
+    "horizon": (0.7, 0.8),
+    "longest_blur": 1.0,
+}
+
+
+@pytest.fixture(scope="module")
+def busy() -> tuple[torch.Tensor, torch.Tensor]:
+    return scenes(24, (32, 32), **BUSY)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(LayeredConfig)])
+def test_every_field_has_its_effect(name: str, busy: tuple[torch.Tensor, torch.Tensor]) -> None:
+    value = BUSY.get(name, getattr(LayeredConfig(), name))
+    other = tuple(v / 3 for v in value) if isinstance(value, tuple) else value / 3
+    image, flow = scenes(24, (32, 32), **BUSY | {name: OTHER.get(name, other)})
+    assert not (torch.equal(image, busy[0]) and torch.equal(flow, busy[1]))
