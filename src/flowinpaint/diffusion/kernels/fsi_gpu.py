@@ -1,82 +1,217 @@
-"""The steps of an FSI cycle and of its adjoint for CUDA, in Triton: one launch each, the functions of `fsi_reference`.
+"""The steps of an FSI cycle and of its adjoint for CUDA, in Triton: the functions of `fsi_reference`.
 
-A step is bound by memory: it reads u_l, u_{l-1} and four weights a pixel, those once for all channels, and writes
-u_{l+1}.
+A step alone is bound by memory, and by the launch where the image is small, so a launch takes several on tiles that
+stay in registers. A tile is larger than what it writes by a halo of as many pixels as there are steps: more steps to
+the launch read memory less often and compute more pixels twice. The weights' gradient is summed apart, over many steps
+at once: beside the steps it would leave no registers.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import NamedTuple
+
 import torch
-import triton
 from torch import Tensor
 
 from flowinpaint.diffusion.kernels import fsi_gpu_loops
-
-_TILE = 256
-_WIDEST = 64
-"""Pixels of a tile, and of its rows; wide ones read whole cache lines, several rows share their neighbours."""
+from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.integers import ceil_div
 
 
-def advance(u: Tensor, previous: Tensor, held: Tensor, known: Tensor, weights: Tensor, step: int, out: Tensor) -> None:
-    """Write u_{l+1} to `out`, as in `fsi_reference`."""
-    _launch_step(u, previous, held, known, weights, None, out, step, step)
+class _Tile(NamedTuple):
+    """Pixels of a thread, below one another; warps, each 32 threads wide and below one another; steps of a launch.
+
+    And the most registers of a thread, chosen so that several tiles fit a multiprocessor without spilling.
+    """
+
+    rows: int
+    warps: int
+    steps: int
+    registers: int
+
+
+_WIDTH = 32
+_KEEPING = _Tile(8, 8, 4, 128)
+"""Where iterates are kept, of steps forwards or backwards."""
+_SUMMING = _Tile(2, 8, 23, 128)
+"""For the weights' gradient, which has no halo, and sums more steps to the launch."""
+
+
+def diffuse(u: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Tensor:
+    """One FSI cycle, as in `fsi_reference`; weights may be float16."""
+    u, known = u.contiguous(), known.contiguous()
+    weights = None if weights is None else weights.contiguous()
+    # Triton launches on the current device.
+    with torch.cuda.device_of(u):
+        return advance(u, u, None, known, weights, range(steps))[1]
+
+
+def advance(
+    previous: Tensor,
+    u: Tensor,
+    f: Tensor | None,
+    known: Tensor,
+    weights: Tensor | None,
+    steps: range,
+    iterates: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Take steps forwards, as in `fsi_reference`."""
+    if not steps:
+        return previous, u
+    plan = _Plan(u, known, weights, _KEEPING if iterates is not None else _inference_tile(u, weights), len(steps))
+    pieces = plan.pieces(steps)
+    pairs = [(torch.empty_like(u), torch.empty_like(u)) for _ in pieces[:2]] if iterates is None else []
+    for i, piece in enumerate(pieces):
+        n = piece[-1] - steps.start
+        if iterates is None:
+            before, out = pairs[i % 2]  # the last launch's are read, those before it are free again
+            plan.take_steps(u, previous, piece, out, before, f=f)
+        else:
+            out, before = iterates[n] if n < len(iterates) else torch.empty_like(u), iterates[n - 1] if n else u
+            plan.take_steps(u, previous, piece, out, None, f=f, kept=iterates, origin=steps.start)
+        previous, u, f = before, out, None
+    return previous, u
 
 
 def retreat(
-    s: Tensor, later: Tensor | None, known: Tensor, weights: Tensor, step: int, out: Tensor, grad_f: Tensor | None
-) -> None:
-    """Take the gradient from u_{l+1} back to u_l, as in `fsi_reference`.
-
-    A is symmetric, so this is the same kernel. s is zero where known and serves as what is held there.
-    """
-    _launch_step(s, later, s if step else None, known, weights, grad_f if step else None, out, step, step + 1)
-
-
-def weight_gradient(ring: Tensor, iterates: Tensor, first: int, out: Tensor, accumulate: bool) -> None:
-    """Write, or add, the weights' gradient of several steps to `out`, as in `fsi_reference`."""
-    B, C, H, W = ring.shape[1:]
-    rows, columns, grid = _tiles(B, H, W)
-    fsi_gpu_loops.weight_gradient[grid](
-        ring, iterates, out, first, len(iterates), len(ring), B, H, W, C, accumulate, rows, columns
-    )
-
-
-def _launch_step(
-    u: Tensor,
-    old: Tensor | None,
-    held: Tensor | None,
+    g: Tensor,
+    later: Tensor | None,
     known: Tensor,
     weights: Tensor,
+    steps: range,
+    u: Tensor | None,
+    iterates: Tensor | None,
+    grad_weights: Tensor | None,
     grad_f: Tensor | None,
-    out: Tensor,
-    step: int,
-    old_step: int,
+) -> tuple[Tensor, Tensor]:
+    """Take steps backwards, as in `fsi_reference`."""
+    plan = _Plan(g, known, weights, _KEEPING, len(steps))
+    chunks = _split(steps, _SUMMING.steps)
+    # s_l lies at slot l mod its length: all that a chunk yields, and the two it begins with.
+    ring = g.new_empty(max(map(len, chunks)) + 2, *g.shape)
+    s = torch.where(known, g.new_zeros(()), g, out=ring[steps.stop % len(ring)])
+    later = torch.zeros_like(g) if later is None else later
+    for chunk in reversed(chunks):
+        for piece in reversed(plan.pieces(chunk)):
+            out = ring[piece.start % len(ring)] if piece.start else torch.empty_like(g)
+            plan.take_steps(s, later, piece[::-1], out, None, grad_f=grad_f, kept=ring)
+            s, later = out, ring[(piece.start + 1) % len(ring)]
+        if grad_weights is not None:
+            _add_weight_gradient(ring, chunk, u, iterates, steps.start, grad_weights)
+    return s, later
+
+
+def _inference_tile(u: Tensor, weights: Tensor | None) -> _Tile:
+    """The fastest tile (on an H200) for fields like u; one shape for all, so that no size compiles anything anew.
+
+    Small images are bound by the launches and want few. On larger ones a wide halo costs more than it saves, but the
+    largest are bound by memory, and weights are half of what is read.
+    """
+    pixels = u.shape[0] * u.shape[2] * u.shape[3]
+    if pixels <= 1 << 16:
+        return _Tile(4, 8, 8 if pixels <= 1 << 14 else 6, 64)
+    return _Tile(4, 8, 4 if weights is None or pixels <= 1 << 19 else 5, 64)
+
+
+def _add_weight_gradient(
+    ring: Tensor, chunk: range, u: Tensor | None, iterates: Tensor | None, start: int, grad_weights: Tensor
 ) -> None:
-    B, C, H, W = u.shape
-    rows, columns, grid = _tiles(B, H, W)
-    fsi_gpu_loops.take_step[grid](
-        u,
-        old,
-        held,
-        known.view(torch.uint8),
-        weights,
-        grad_f,
-        out,
-        step,
-        old_step,
-        H,
-        W,
-        C,
-        old is not None,
-        held is not None,
-        grad_f is not None,
-        rows,
-        columns,
-    )
+    B, C, H, W = ring.shape[1:]
+    rows, warps = _SUMMING.rows, _SUMMING.warps
+    grid = ceil_div(W + 1, _WIDTH - 1), ceil_div(H, rows * warps), B
+    for channel in range(0, C, 2):
+        launch(
+            fsi_gpu_loops.weight_gradient,
+            grid,
+            ring,
+            u,
+            iterates,
+            grad_weights,
+            channel,
+            C,
+            chunk.start,
+            len(chunk),
+            start,
+            len(ring),
+            H,
+            W,
+            min(2, C - channel),
+            rows,
+            warps,
+            num_warps=warps,
+            num_stages=1,
+        )
 
 
-def _tiles(B: int, H: int, W: int) -> tuple[int, int, tuple[int, int, int]]:
-    """Rows and columns of a tile, and how many tiles there are."""
-    columns = min(_WIDEST, triton.next_power_of_2(W))
-    rows = min(_TILE // columns, triton.next_power_of_2(H))
-    return rows, columns, (triton.cdiv(W, columns), triton.cdiv(H, rows), B)
+class _Plan:
+    """How at most `count` steps on fields like u are shared between launches, and these between tiles."""
+
+    def __init__(self, u: Tensor, known: Tensor, weights: Tensor | None, tile: _Tile, count: int) -> None:
+        B, C, H, W = u.shape
+        height, self.most = tile.rows * tile.warps, tile.steps
+        if height - 2 >= H and _WIDTH - 2 >= W:
+            self.halo, self.most = 1, count  # a ring beyond the image, and no step spoils anything
+        else:
+            self.halo = self.most = min(self.most, count)
+        self.grid = ceil_div(W, _WIDTH - 2 * self.halo), ceil_div(H, height - 2 * self.halo), B
+        self.pages = u.new_empty(self.grid[0] * self.grid[1] * B, 2, 2, min(C, 2), tile.warps, _WIDTH)
+        self.tile, self.known, self.weights = tile, known.view(torch.uint8), weights
+        self.limit = {"maxnreg": tile.registers} if u.dtype == torch.float32 else {}
+
+    def pieces(self, steps: range) -> list[range]:
+        """The steps of each launch."""
+        return _split(steps, self.most)
+
+    def take_steps(
+        self,
+        u: Tensor,
+        previous: Tensor,
+        steps: range,
+        out: Tensor,
+        before: Tensor | None,
+        f: Tensor | None = None,
+        grad_f: Tensor | None = None,
+        kept: Tensor | None = None,
+        origin: int = 0,
+    ) -> None:
+        """One launch for each two channels; steps that go down are those of the adjoint."""
+        C, H, W = u.shape[1:]
+        for channel in range(0, C, 2):
+            launch(
+                fsi_gpu_loops.take_steps,
+                self.grid,
+                u,
+                previous,
+                f,
+                grad_f,
+                self.known,
+                self.weights,
+                kept,
+                out,
+                before,
+                self.pages,
+                channel,
+                C,
+                self.halo,
+                steps[0],
+                len(steps),
+                origin,
+                1 if kept is None else max(1, len(kept)),
+                H,
+                W,
+                steps.step < 0,
+                min(2, C - channel),
+                self.tile.rows,
+                self.tile.warps,
+                num_warps=self.tile.warps,
+                num_stages=1,
+                **self.limit,
+            )
+
+
+def _split(steps: range, most: int) -> list[range]:
+    """The steps in pieces of nearly equal length."""
+    count = ceil_div(len(steps), most)
+    bounds = [len(steps) * n // count for n in range(count + 1)]
+    return [steps[a:b] for a, b in pairwise(bounds)]

@@ -7,12 +7,12 @@ in parallel as well as the lines.
 from __future__ import annotations
 
 import torch
-import triton
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import Level
 from flowinpaint.diffusion.kernels import gpu_loops, reference
 from flowinpaint.diffusion.kernels.reference import SMALLEST_PIVOT
+from flowinpaint.integers import ceil_div, power_of_two
 
 _BLOCK = 256
 _LONGEST_SCAN = 4096
@@ -27,9 +27,9 @@ def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh
         return
     # Neighbouring columns are neighbours in memory, so a program takes several at once where they are long.
     lines = 1 if axis == 0 or length <= 128 else 4 if length <= 256 else 8
-    block = min(triton.next_power_of_2(length), _LONGEST_SCAN // lines)
+    block = min(power_of_two(length), _LONGEST_SCAN // lines)
     B, C, rows, row = u.shape
-    gpu_loops.sweep[triton.cdiv(count, lines), B * C](
+    gpu_loops.sweep[ceil_div(count, lines), B * C](
         u,
         f,
         level.w,
@@ -52,21 +52,21 @@ def residual(level: Level, u: Tensor, f: Tensor, out: Tensor) -> None:
     """Write f - A u to `out`."""
     B, C = u.shape[:2]
     H, W = level.size
-    gpu_loops.residual[triton.cdiv(H * W, _BLOCK), B * C](u, f, out, level.d, level.w, H, W, C, True, _BLOCK)
+    gpu_loops.residual[ceil_div(H * W, _BLOCK), B * C](u, f, out, level.d, level.w, H, W, C, True, _BLOCK)
 
 
 def restrict(level: Level, r: Tensor, out: Tensor) -> None:
     """Write Pᵀ r, on the coarser grid, to `out`."""
     B, C, rows, row = out.shape
     h, w = rows - 2, row - 2
-    gpu_loops.restrict[triton.cdiv(h * w, _BLOCK), B * C](r, out, level.p, *level.size, h, w, C, _BLOCK)
+    gpu_loops.restrict[ceil_div(h * w, _BLOCK), B * C](r, out, level.p, *level.size, h, w, C, _BLOCK)
 
 
 def prolong_add(level: Level, e: Tensor, u: Tensor) -> None:
     """Add P e, from the coarser grid, to u."""
     B, C, _, row = e.shape
     H, W = level.size
-    gpu_loops.prolong_add[triton.cdiv(H * W, _BLOCK), B * C](e, u, level.p, H, W, row, C, _BLOCK)
+    gpu_loops.prolong_add[ceil_div(H * W, _BLOCK), B * C](e, u, level.p, H, W, row, C, _BLOCK)
 
 
 for_each = reference.for_each
@@ -77,7 +77,7 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     """The interpolation weights of `reference.interpolation`."""
     p = torch.zeros_like(w)
     H, W = d.shape[-2] - 2, d.shape[-1] - 2
-    grid = (triton.cdiv(H * W, _BLOCK), d.shape[0])
+    grid = (ceil_div(H * W, _BLOCK), d.shape[0])
     gpu_loops.between_two[grid](d, w, p, H, W, _BLOCK)
     gpu_loops.amid_four[grid](d, w, p, H, W, _BLOCK)
     return p
@@ -92,10 +92,10 @@ def galerkin(d: Tensor, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
     image, applied = d.new_zeros(B, 9, rows, row), d.new_zeros(B, 9, rows, row)
     product, coarse_d = d.new_zeros(B, 9, h + 2, v + 2), d.new_zeros(B, 1, h + 2, v + 2)
     coarse_w = d.new_zeros(B, 4, h + 2, v + 2)
-    gpu_loops.interpolated_fields[triton.cdiv(H * W, _BLOCK), B](p, image, H, W, _BLOCK)
-    gpu_loops.residual[triton.cdiv(H * W, _BLOCK), B * 9](image, image, applied, d, w, H, W, 9, False, _BLOCK)
+    gpu_loops.interpolated_fields[ceil_div(H * W, _BLOCK), B](p, image, H, W, _BLOCK)
+    gpu_loops.residual[ceil_div(H * W, _BLOCK), B * 9](image, image, applied, d, w, H, W, 9, False, _BLOCK)
     restrict(fine, applied, product)
-    gpu_loops.galerkin_entries[triton.cdiv(h * v, _BLOCK), B](product, coarse_d, coarse_w, h, v, _BLOCK)
+    gpu_loops.galerkin_entries[ceil_div(h * v, _BLOCK), B](product, coarse_d, coarse_w, h, v, _BLOCK)
     return coarse_d, coarse_w
 
 
@@ -106,7 +106,7 @@ def invert_pivots(d: Tensor, w: Tensor) -> Tensor:
     lines = 32
     for axis in (0, 1):
         count, length = (row - 2, rows - 2) if axis else (rows - 2, row - 2)
-        gpu_loops.invert_pivots[triton.cdiv(count, lines), B](
+        gpu_loops.invert_pivots[ceil_div(count, lines), B](
             d, w, out, count, length, rows * row, row, axis, SMALLEST_PIVOT[d.dtype], lines, num_warps=1
         )
     return out
