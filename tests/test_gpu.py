@@ -13,7 +13,8 @@ from flowinpaint.data.scene import sample_scene
 from flowinpaint.diffusion.fsi import fsi_cycle
 from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import divergence
-from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from helpers import random_graph
 
 pytestmark = pytest.mark.gpu

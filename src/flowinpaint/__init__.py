@@ -21,7 +21,8 @@ from flowinpaint.errors import FileFormatError, InputError, MissingFileError, We
 from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, fl_outliers
-from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.weights import save_model
 from flowinpaint.result import Progress, Result
 from flowinpaint.sheet import preview

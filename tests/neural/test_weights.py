@@ -6,7 +6,8 @@ import torch
 from safetensors.torch import save_file
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.weights import CONFIG_KEY, read_model, save_model
 
 CONFIG = NeuroexplicitConfig(width=3, steps=(1, 2, 3, 4), decoder_kernel=2, learn_kernels=True, learn_beta=True)

@@ -35,6 +35,14 @@ def downsample_image(image: Tensor) -> Tensor:
     return F.avg_pool2d(image, 2, ceil_mode=True, count_include_pad=False)
 
 
+def image_pyramid(image: Tensor, levels: int) -> list[Tensor]:
+    """The image (B, ·, H, W), or a map, at every level, from coarse to fine."""
+    images = [image]
+    for _ in range(levels - 1):
+        images.insert(0, downsample_image(images[0]))
+    return images
+
+
 def downsample_known(f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Average of the known vectors in each 2×2 block, and whether there is one (max pooling of the mask)."""
     total = _block_sum(f * c)
@@ -51,3 +59,18 @@ def upsample(u: Tensor, size: tuple[int, int]) -> Tensor:
     """Bilinear interpolation by two, cut to the finer level's size."""
     fine = F.interpolate(u, scale_factor=2, mode="bilinear", align_corners=False)
     return fine[..., : size[0], : size[1]]
+
+
+def refine(u: Tensor, f: Tensor, c: Tensor) -> Tensor:
+    """The next finer level's start: f where it is known, the coarser u elsewhere."""
+    return torch.where(c > 0, f, upsample(u, (f.shape[-2], f.shape[-1])))
+
+
+def pull(f: Tensor, c: Tensor) -> Tensor:
+    """A field that is known everywhere: f where c > 0, and elsewhere what coarser and coarser levels know.
+
+    They go down to one pixel, so that a hole of any size is filled; where nothing at all is known there is zero.
+    """
+    if f.shape[-2:] == (1, 1):
+        return f
+    return refine(pull(*downsample_known(f, c)), f, c)

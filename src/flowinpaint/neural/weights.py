@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,7 +13,8 @@ from safetensors.torch import save
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import atomic_path
-from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
 CONFIG_KEY = "flowinpaint.neuroexplicit"
 WEIGHTS_SUFFIX = ".safetensors"
@@ -47,8 +49,9 @@ def read_model(path: str | Path) -> Neuroexplicit:
             f"{path}: it holds no model; a file of save_model is taken, or model.safetensors of a run."
         )
     try:
-        fields = json.loads(metadata[CONFIG_KEY])
-        config = NeuroexplicitConfig(**{**fields, "steps": tuple(fields["steps"])})
+        fields: dict[str, Any] = json.loads(metadata[CONFIG_KEY])
+        fields |= {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        config = NeuroexplicitConfig(**fields)
         with torch.device("meta"):  # shapes only: a false configuration must not take memory
             shapes = {name: value.shape for name, value in Neuroexplicit(config).state_dict().items()}
     except (InputError, KeyError, TypeError, ValueError, RuntimeError) as error:

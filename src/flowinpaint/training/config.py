@@ -11,7 +11,7 @@ from typing import Literal
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.errors import InputError
 from flowinpaint.masks import MaskMix
-from flowinpaint.neural.neuroexplicit import NeuroexplicitConfig
+from flowinpaint.neural.model_config import NeuroexplicitConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Curve = Literal["halving", "cosine"]

@@ -1,0 +1,118 @@
+"""The coarse-to-fine pyramid of `pyramid` for CUDA, in Triton.
+
+A coarse pixel knows what its block knows, so a tile of pixels and all that lies over it are one program's work: five
+levels down cost one launch. A level of at most 32×32 pixels is filled from one pixel upwards in one launch too, by a
+program for each image and channel.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowinpaint.diffusion.kernels import pyramid_gpu_loops
+from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.integers import ceil_div
+
+_MOST_LEVELS = 5
+"""Levels that one launch goes down, a program from a tile of 2^5 pixels a side. Four take less time, which is why they
+are taken where one launch does not do."""
+_SMALL_LEVELS = 5
+"""A level that one program fills has at most 2^5 pixels a side."""
+_ALIGNMENT = int(pyramid_gpu_loops.ALIGNMENT)
+_COLUMNS = 256
+
+
+def push(f: Tensor, known: Tensor, count: int) -> list[tuple[Tensor, Tensor]]:
+    """The first `count` levels of f (B, C, H, W) and known (B, 1, H, W) bool, from fine to coarse.
+
+    The first is what was given, and its f may hold anything where unknown, NaN too; that of coarser levels is 0 there.
+    """
+    levels = [(f.contiguous(), known.contiguous())]
+    while len(levels) < count:
+        missing = count - len(levels)
+        levels += _push_once(*levels[-1], missing if missing <= _MOST_LEVELS else _MOST_LEVELS - 1)
+    return levels
+
+
+def pull(f: Tensor, known: Tensor) -> Tensor:
+    """A field that is known everywhere: f where known, and elsewhere what coarser levels know, down to one pixel.
+
+    Where nothing at all is known there is zero.
+    """
+    side = max(f.shape[-2:])
+    levels = push(f, known, 1 + max(0, (side - 1).bit_length() - _SMALL_LEVELS))
+    u = _pull_small(*levels[-1])
+    for finer_f, finer_known in reversed(levels[:-1]):
+        u = refine(u, finer_f, finer_known)
+    return u
+
+
+def refine(u: Tensor, f: Tensor, known: Tensor) -> Tensor:
+    """The next finer level's start, (B, C, H, W): f where known, and elsewhere u (B, C, ceil(H/2), ceil(W/2))."""
+    u, f, known = u.contiguous(), f.contiguous(), known.contiguous()
+    B, C, H, W = f.shape
+    out = torch.empty_like(f)
+    group = C if C <= 3 else 1
+    with torch.cuda.device_of(f):
+        launch(
+            pyramid_gpu_loops.refine,
+            (H, ceil_div(W, _COLUMNS), B * C // group),
+            u,
+            f,
+            known.view(torch.uint8),
+            out,
+            C,
+            H,
+            W,
+            group,
+            _COLUMNS,
+        )
+    return out
+
+
+def _push_once(f: Tensor, known: Tensor, levels: int) -> list[tuple[Tensor, Tensor]]:
+    """The next levels, at most _MOST_LEVELS of them, in one launch; they share a buffer."""
+    B, C, H, W = f.shape
+    sizes = [((H - 1 >> k) + 1, (W - 1 >> k) + 1) for k in range(1, levels + 1)]
+    coarse_f = f.new_empty(sum(_aligned(B * C * h * w) for h, w in sizes))
+    coarse_known = known.new_empty(sum(_aligned(B * h * w) for h, w in sizes))
+    side = 1 << max(levels - 1, 3)
+    grid = (ceil_div(W, 2 * side), ceil_div(H, 2 * side), B * C)
+    with torch.cuda.device_of(f):
+        launch(
+            pyramid_gpu_loops.push,
+            grid,
+            f,
+            known.view(torch.uint8),
+            coarse_f,
+            coarse_known.view(torch.uint8),
+            B,
+            C,
+            H,
+            W,
+            levels,
+            side,
+            num_warps=1,
+        )
+    out = []
+    at_f = at_known = 0
+    for h, w in sizes:
+        level_f, level_known = coarse_f[at_f : at_f + B * C * h * w], coarse_known[at_known : at_known + B * h * w]
+        out.append((level_f.view(B, C, h, w), level_known.view(B, 1, h, w)))
+        at_f += _aligned(B * C * h * w)
+        at_known += _aligned(B * h * w)
+    return out
+
+
+def _pull_small(f: Tensor, known: Tensor) -> Tensor:
+    B, C, h, w = f.shape
+    side = 1 << _SMALL_LEVELS
+    scratch, out = f.new_empty(B * C * 2 * (side * side // 3 + 1)), torch.empty_like(f)
+    with torch.cuda.device_of(f):
+        launch(pyramid_gpu_loops.pull, (B * C,), f, known.view(torch.uint8), scratch, out, h, w, C, _SMALL_LEVELS)
+    return out
+
+
+def _aligned(count: int) -> int:
+    return -(-count // _ALIGNMENT) * _ALIGNMENT

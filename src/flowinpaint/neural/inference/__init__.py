@@ -1,0 +1,1 @@
+"""Fast ways to run a model where no gradient is wanted, one for each kind of device."""
