@@ -1,0 +1,300 @@
+"""The kernels behind `dtm_gpu`, in Triton's language: products of pixels by channels, a program to a tile of them.
+
+Channels lie innermost. Their counts are 16·2^k or 48·2^k, and Triton's blocks are powers of two, so a row of channels
+is read in pieces of HEAD and, where it does not end there, TAIL channels.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _half(value, dtype):
+    """Round to the type of the activations; what passes the range of float16 stays at its end."""
+    return tl.minimum(tl.maximum(value, -65504.0), 65504.0).to(dtype)
+
+
+@triton.jit
+def _multiply(acc, source, rows, valid, weight, k, n, N, first, SIZE: tl.constexpr):
+    """Add to acc: source[rows, first : first + SIZE] @ weight[k + first : k + first + SIZE, n]; rows are offsets."""
+    c = first + tl.arange(0, SIZE)
+    a = tl.load(source + rows[:, None] + c[None, :], valid[:, None], 0.0)
+    b = tl.load(weight + (k + c)[:, None] * N + n[None, :], (n < N)[None, :], 0.0)
+    return tl.dot(a, b, acc)
+
+
+@triton.jit
+def _multiply_taps(acc, source, m, y, x, inside, weight, n, H, W, N, first, SIZE: tl.constexpr):
+    """Add to acc: what `first_convolution` has at k = first to first + SIZE, times these rows of the weight."""
+    k = first + tl.arange(0, SIZE)
+    dy, dx = k // 8 // 3 - 1, k // 8 % 3 - 1
+    v, u = y[:, None] + dy[None, :], x[:, None] + dx[None, :]
+    valid = inside[:, None] & (v >= 0) & (v < H) & (u >= 0) & (u < W) & (k < 72)[None, :]
+    offsets = (m[:, None] + (dy * W + dx)[None, :]) * 8 + (k % 8)[None, :]
+    a = tl.load(source + offsets, valid, 0.0)
+    b = tl.load(weight + k[:, None] * N + n[None, :], (k < 72)[:, None] & (n < N)[None, :], 0.0)
+    return tl.dot(a, b, acc)
+
+
+@triton.jit(do_not_specialize=["pixels", "H", "W"])
+def first_convolution(
+    source,
+    weight,
+    bias,
+    out,
+    pixels,
+    H,
+    W,
+    N: tl.constexpr,
+    PIXELS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """3×3, of eight channels: a tap is as long as one access to memory, so all nine make one row."""
+    start = tl.program_id(0) * PIXELS
+    m = tl.arange(0, PIXELS)
+    y, x = (start + m) // W % H, (start + m) % W
+    inside = start + m < pixels
+    n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
+    source += tl.cast(start, tl.int64) * 8
+    acc = _multiply_taps(acc, source, m, y, x, inside, weight, n, H, W, N, 0, 64)
+    acc = _multiply_taps(acc, source, m, y, x, inside, weight, n, H, W, N, 64, 16)
+    acc += tl.load(bias + n, n < N, 0.0)[None, :]
+    out += tl.cast(start, tl.int64) * N
+    tl.store(
+        out + m[:, None] * N + n[None, :],
+        _half(tl.maximum(acc, 0.0), out.dtype.element_ty),
+        inside[:, None] & (n < N)[None, :],
+    )
+
+
+@triton.jit(do_not_specialize=["pixels", "H", "W", "stride"])
+def convolution(
+    source,
+    weight,
+    bias,
+    out,
+    pixels,
+    H,
+    W,
+    stride,
+    C: tl.constexpr,
+    N: tl.constexpr,
+    HEAD: tl.constexpr,
+    TAIL: tl.constexpr,
+    PIXELS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """3×3 of stride 1 or 2, and ReLU: (B, H, W, C) → (B, H/stride, W/stride, N); pixels are those of the result."""
+    start = tl.program_id(0) * PIXELS
+    h, w = H // stride, W // stride
+    m = start + tl.arange(0, PIXELS)
+    inside = m < pixels
+    y, x = m // w % h * stride, m % w * stride
+    origin = ((start // w // h) * H + start // w % h * stride) * W + start % w * stride
+    # Offsets from the tile's first pixel fit 32 bits where those from the image's might not.
+    rows = ((m // w // h * H + y) * W + x - origin) * C
+    source += tl.cast(origin, tl.int64) * C
+    n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
+    STEP: tl.constexpr = HEAD + TAIL
+    PARTS: tl.constexpr = C // STEP
+    for i in range(9 * PARTS):
+        tap, first = i // PARTS, i % PARTS * STEP
+        dy, dx = tap // 3 - 1, tap % 3 - 1
+        valid = inside & (y + dy >= 0) & (y + dy < H) & (x + dx >= 0) & (x + dx < W)
+        near = rows + (dy * W + dx) * C
+        acc = _multiply(acc, source, near, valid, weight, tap * C, n, N, first, HEAD)
+        if TAIL:
+            acc = _multiply(acc, source, near, valid, weight, tap * C, n, N, first + HEAD, TAIL)
+    acc += tl.load(bias + n, n < N, 0.0)[None, :]
+    out += tl.cast(start, tl.int64) * N
+    tl.store(
+        out + (tl.arange(0, PIXELS) * N)[:, None] + n[None, :],
+        _half(tl.maximum(acc, 0.0), out.dtype.element_ty),
+        inside[:, None] & (n < N)[None, :],
+    )
+
+
+@triton.jit
+def _multiply_all(acc, source, rows, valid, weight, k, n, N, C: tl.constexpr, STEP: tl.constexpr):
+    """Add to acc: source[rows] @ weight[k : k + C, n]."""
+    for first in range(0, C, STEP):
+        acc = _multiply(acc, source, rows, valid, weight, k, n, N, first, STEP)
+    return acc
+
+
+@triton.jit
+def _store_taps(taps, acc, column, pixel, plane, columns):
+    """Write what the taps made of the pixels, each column to a plane of its own; planes are 16 times `plane` long."""
+    at = taps + (tl.cast(column, tl.int64) * plane * 16)[None, :] + pixel[:, None]
+    # Sixteen pixels are inside or outside together, which lets a thread write eight at once.
+    tl.store(at, _half(acc, taps.dtype.element_ty), (pixel // 16 < plane)[:, None] & (column < columns)[None, :])
+
+
+@triton.jit(do_not_specialize=["pixels", "plane", "w"])
+def upsampling(
+    upper,
+    skipped,
+    weight,
+    bias,
+    out,
+    taps,
+    pixels,
+    plane,
+    w,
+    Z: tl.constexpr,
+    A: tl.constexpr,
+    A_STEP: tl.constexpr,
+    B: tl.constexpr,
+    B_STEP: tl.constexpr,
+    C: tl.constexpr,
+    TAPS: tl.constexpr,
+    PIXELS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """The transposed convolution, 4 C columns, and behind them what each tap of the 3×3 to z makes of the pixel.
+
+    The concatenation of upper (…, A) and skipped (…, B) is read where its halves lie.
+    """
+    start = tl.program_id(0) * PIXELS
+    m = tl.arange(0, PIXELS)
+    inside = start + m < pixels
+    N: tl.constexpr = 4 * C + TAPS
+    n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
+    upper += tl.cast(start, tl.int64) * A
+    acc = _multiply_all(acc, upper, m * A, inside, weight, 0, n, N, A, A_STEP)
+    if B:
+        skipped += tl.cast(start, tl.int64) * B
+        acc = _multiply_all(acc, skipped, m * B, inside, weight, A, n, N, B, B_STEP)
+    # The first of the four pixels under pixel i of row r is pixel 2 i of row 2 r; rows count through the batch.
+    origin = start // w * 4 * w + start % w * 2
+    corner = (start + m) // w * 4 * w + (start + m) % w * 2 - origin
+    out += tl.cast(origin, tl.int64) * C
+    part = n // C
+    offsets = (corner[:, None] + (part // 2 * 2 * w + part % 2)[None, :]) * C + (n % C)[None, :]
+    value = tl.maximum(acc + tl.load(bias + n, n < 4 * C, 0.0)[None, :], 0.0)
+    tl.store(out + offsets, _half(value, out.dtype.element_ty), inside[:, None] & (n < 4 * C)[None, :])
+    if TAPS:  # noqa: SIM102 (known when compiling, the next is not)
+        # No tile has columns of both kinds.
+        if tl.program_id(1) * COLUMNS >= 4 * C:
+            _store_taps(taps, acc, n - 4 * C, start + m, plane, 9 * Z)
+
+
+@triton.jit(do_not_specialize=["pixels", "plane"])
+def tap_products(
+    upper,
+    skipped,
+    weight,
+    taps,
+    pixels,
+    plane,
+    Z: tl.constexpr,
+    A: tl.constexpr,
+    A_STEP: tl.constexpr,
+    B: tl.constexpr,
+    B_STEP: tl.constexpr,
+    TAPS: tl.constexpr,
+    PIXELS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """What each tap of the 3×3 to z makes of a pixel of the concatenation of upper (…, A) and skipped (…, B)."""
+    start = tl.program_id(0) * PIXELS
+    m = tl.arange(0, PIXELS)
+    inside = start + m < pixels
+    t = tl.arange(0, COLUMNS)
+    acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
+    upper += tl.cast(start, tl.int64) * A
+    skipped += tl.cast(start, tl.int64) * B
+    acc = _multiply_all(acc, upper, m * A, inside, weight, 0, t, TAPS, A, A_STEP)
+    acc = _multiply_all(acc, skipped, m * B, inside, weight, A, t, TAPS, B, B_STEP)
+    _store_taps(taps, acc, t, start + m, plane, 9 * Z)
+
+
+@triton.jit
+def _pieces(source, rows, valid, HEAD: tl.constexpr, TAIL: tl.constexpr):
+    """All channels of the rows, in two pieces; the second is the first again where there is no TAIL."""
+    c = tl.arange(0, HEAD)
+    head = tl.load(source + rows[:, None] + c[None, :], valid[:, None], 0.0)
+    tail = head
+    if TAIL:
+        c = HEAD + tl.arange(0, TAIL)
+        tail = tl.load(source + rows[:, None] + c[None, :], valid[:, None], 0.0)
+    return head, tail
+
+
+@triton.jit
+def _multiply_pieces(acc, head, tail, weight, k, n, N, limit, HEAD: tl.constexpr, TAIL: tl.constexpr):
+    """Add to acc: (head | tail) @ weight[k : k + HEAD + TAIL, n], the columns from limit on being zero."""
+    c = k + tl.arange(0, HEAD)
+    acc = tl.dot(head, tl.load(weight + c[:, None] * N + n[None, :], (n < limit)[None, :], 0.0), acc)
+    if TAIL:
+        c = k + HEAD + tl.arange(0, TAIL)
+        acc = tl.dot(tail, tl.load(weight + c[:, None] * N + n[None, :], (n < limit)[None, :], 0.0), acc)
+    return acc
+
+
+@triton.jit(do_not_specialize=["pixels", "plane", "w"])
+def last_upsampling(
+    upper,
+    skipped,
+    finest,
+    weight,
+    bias,
+    tap_weight,
+    taps,
+    finest_taps,
+    pixels,
+    plane,
+    w,
+    Z: tl.constexpr,
+    A_HEAD: tl.constexpr,
+    A_TAIL: tl.constexpr,
+    B_HEAD: tl.constexpr,
+    B_TAIL: tl.constexpr,
+    C: tl.constexpr,
+    C_HEAD: tl.constexpr,
+    C_TAIL: tl.constexpr,
+    TAPS: tl.constexpr,
+    PIXELS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    TAP_COLUMNS: tl.constexpr,
+):
+    """As `upsampling`, but what it makes of a pixel is at once multiplied by the taps to the finest z, never written.
+
+    finest is the other half of the finest concatenation, (…, C), and tap_weight (2 C, TAPS).
+    """
+    start = tl.program_id(0) * PIXELS
+    m = tl.arange(0, PIXELS)
+    inside = start + m < pixels
+    A: tl.constexpr = A_HEAD + A_TAIL
+    B: tl.constexpr = B_HEAD + B_TAIL
+    N: tl.constexpr = 4 * C + TAPS
+    a_head, a_tail = _pieces(upper + tl.cast(start, tl.int64) * A, m * A, inside, A_HEAD, A_TAIL)
+    b_head, b_tail = _pieces(skipped + tl.cast(start, tl.int64) * B, m * B, inside, B_HEAD, B_TAIL)
+
+    t = tl.arange(0, TAP_COLUMNS)
+    acc = tl.zeros([PIXELS, TAP_COLUMNS], tl.float32)
+    acc = _multiply_pieces(acc, a_head, a_tail, weight, 0, 4 * C + t, N, N, A_HEAD, A_TAIL)
+    acc = _multiply_pieces(acc, b_head, b_tail, weight, A, 4 * C + t, N, N, B_HEAD, B_TAIL)
+    _store_taps(taps, acc, t, start + m, plane, 9 * Z)
+
+    c = tl.arange(0, COLUMNS)
+    through = tl.load(tap_weight + c[:, None] * TAPS + t[None, :], (c < C)[:, None] & (t < TAPS)[None, :], 0.0)
+    origin = start // w * 4 * w + start % w * 2
+    corner = (start + m) // w * 4 * w + (start + m) % w * 2 - origin
+    finest += tl.cast(origin, tl.int64) * C
+    for part in tl.static_range(4):
+        pixel = corner + (part // 2) * 2 * w + part % 2
+        columns = part * C + c
+        limit = (part + 1) * C
+        acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
+        acc = _multiply_pieces(acc, a_head, a_tail, weight, 0, columns, N, limit, A_HEAD, A_TAIL)
+        acc = _multiply_pieces(acc, b_head, b_tail, weight, A, columns, N, limit, B_HEAD, B_TAIL)
+        acc += tl.load(bias + columns, c < C, 0.0)[None, :]
+        value = _half(tl.maximum(acc, 0.0), finest.dtype.element_ty)
+        head, tail = _pieces(finest, pixel * C, inside, C_HEAD, C_TAIL)
+        acc = tl.dot(value, through)
+        acc = _multiply_pieces(acc, head, tail, tap_weight, C, t, TAPS, TAPS, C_HEAD, C_TAIL)
+        _store_taps(finest_taps, acc, part * 9 * Z + t, start + m, plane, (part + 1) * 9 * Z)

@@ -1,0 +1,126 @@
+"""Gradients of the network in our own kernels against PyTorch's of the module in float64.
+
+Without a CUDA device Triton's interpreter runs the kernels on the CPU (conftest.py sets it).
+"""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flowinpaint.neural.dtm import DiffusionTensorModule
+from helpers import generator
+
+pytest.importorskip("triton")
+from flowinpaint.neural.kernels import dtm_gpu, dtm_training, dtm_training_sums
+from flowinpaint.neural.kernels.dtm_training import TrainableDtm
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter runs them one after the other."""
+    if not torch.cuda.is_available():
+        monkeypatch.setattr(dtm_training_sums, "_PROGRAMS", 9)
+
+
+def module(in_channels: int, out_channels: int, width: int, decoder_kernel: int) -> DiffusionTensorModule:
+    """A module whose activations keep their signs when rounded: a sign that changes changes the gradient much."""
+    torch.manual_seed(0)
+    dtm = DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel)
+    with torch.no_grad():
+        for name, parameter in dtm.named_parameters():
+            if name.endswith("weight"):
+                parameter.mul_(0.5)
+            else:
+                parameter.copy_(torch.where(torch.rand(len(parameter)) < 0.7, 1.0, -1.0))
+    return dtm.to(DEVICE)
+
+
+def problem(dtm: DiffusionTensorModule, size: tuple[int, int], batch: int) -> tuple[Tensor, list[Tensor]]:
+    """An input (B, channels, H, W) and gradients of the maps (B, channels, h, w)."""
+    g, channels = generator(1), dtm.cnv0.in_channels
+    x = torch.randn(batch, channels, *size, generator=g).half().float()
+    sizes = [(size[0] // s, size[1] // s) for s in (8, 4, 2, 1)]
+    dz = [torch.randn(batch, dtm.out_channels, *s, generator=g).half().float() for s in sizes]
+    return x.to(DEVICE), [z.to(DEVICE) for z in dz]
+
+
+def channels_last(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, h, w, 8)."""
+    return F.pad(x.permute(0, 2, 3, 1), (0, 8 - x.shape[1])).to(dtype).contiguous()
+
+
+def distances(dtm: DiffusionTensorModule, x: Tensor, dz: list[Tensor], dtype: torch.dtype) -> dict[str, float]:
+    """How far our gradient is from PyTorch's, for each parameter."""
+    ours = _gradients(TrainableDtm(dtm, dtype), x, dz, dtype)
+    exact = torch.autograd.grad(dtm.double()(x.double()), list(dtm.parameters()), [z.double() for z in dz])
+    names = [name for name, _ in dtm.named_parameters()]
+    return {name: float((a - b).norm() / b.norm()) for name, a, b in zip(names, ours, exact, strict=True)}
+
+
+def _gradients(trainable: TrainableDtm, x: Tensor, dz: list[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
+    maps = trainable(channels_last(x, dtype))
+    return torch.autograd.grad(maps, list(trainable.dtm.parameters()), [channels_last(z, dtype) for z in dz])
+
+
+@pytest.mark.parametrize(
+    ("in_channels", "out_channels", "width", "decoder_kernel", "size", "batch"),
+    [(6, 5, 8, 2, (16, 16), 2), (3, 6, 20, 1, (16, 32), 1)],
+)
+def test_gradients_are_the_modules(
+    in_channels: int, out_channels: int, width: int, decoder_kernel: int, size: tuple[int, int], batch: int
+) -> None:
+    dtm = module(in_channels, out_channels, width, decoder_kernel)
+    found = distances(dtm, *problem(dtm, size, batch), torch.float16)
+    assert max(found.values()) < 3e-3, found
+
+
+def test_the_parameters_of_the_step_are_used() -> None:
+    dtm = module(6, 5, 5, 2)
+    trainable = TrainableDtm(dtm, torch.float16)
+    x, _ = problem(dtm, (16, 16), 1)
+    before = trainable(channels_last(x, torch.float16))
+    with torch.no_grad():
+        dtm.dt1.bias.add_(1)  # type: ignore[union-attr]
+    after = trainable(channels_last(x, torch.float16))
+    torch.testing.assert_close(after[3][..., :5], before[3][..., :5] + 1, rtol=0, atol=2e-2)
+    assert all(z.requires_grad for z in after)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("width", "decoder_kernel"), [(48, 2), (44, 1)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 3e-3), (torch.bfloat16, 1e-2)])
+def test_gradients_on_the_device(width: int, decoder_kernel: int, dtype: torch.dtype, tolerance: float) -> None:
+    dtm = module(6, 5, width, decoder_kernel)
+    found = distances(dtm, *problem(dtm, (128, 208), 3), dtype)
+    assert max(found.values()) < tolerance, found
+
+
+@pytest.mark.gpu
+def test_gradients_are_the_same_every_time() -> None:
+    dtm = module(6, 5, 48, 2)
+    trainable = TrainableDtm(dtm, torch.bfloat16)
+    x, dz = problem(dtm, (128, 208), 3)
+    first, second = (_gradients(trainable, x, dz, torch.bfloat16) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.gpu
+def test_launching_by_binaries_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    dtm = module(6, 5, 48, 2)
+    trainable = TrainableDtm(dtm, torch.bfloat16)
+    x, dz = problem(dtm, (64, 80), 2)
+    _gradients(trainable, x.flip(0), dz, torch.bfloat16)  # compiles, so that the next run finds binaries
+    ours = _gradients(trainable, x, dz, torch.bfloat16)
+
+    def plain(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) -> None:
+        kernel[grid](*arguments, **options)
+
+    for user in (dtm_gpu, dtm_training, dtm_training_sums):
+        monkeypatch.setattr(user, "launch", plain)
+    by_triton = _gradients(trainable, x, dz, torch.bfloat16)
+    assert all(torch.equal(a, b) for a, b in zip(ours, by_triton, strict=True))
