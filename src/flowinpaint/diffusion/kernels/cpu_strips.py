@@ -1,0 +1,65 @@
+"""Compiled loops, if numba is installed, and threads of our own that share their rows.
+
+The loops release the interpreter's lock. numba's parallel loops take several times as long to compile, and its thread
+layers end the process when it forks or when two threads call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Part = TypeVar("Part")
+
+SMALLEST_SHARE = 1 << 15
+"""Values of a field below which handing work to another thread costs more than it saves."""
+
+
+def loops_of(module: str) -> ModuleType | None:
+    """The compiled loops `<module>_loops`, or None without numba, which comes with the extra `fast`."""
+    try:
+        return import_module(f"{module}_loops")
+    except ImportError:
+        return None
+
+
+def threads_for(rows: int, work: int) -> int:
+    """How many threads share that many rows of that many values in all."""
+    return max(1, min(torch.get_num_threads(), rows, work // SMALLEST_SHARE))
+
+
+def in_strips(loop: Callable[..., None], rows: int, work: int, *operands: Any) -> None:
+    """Call loop(*operands, start, stop) over range(rows), in several threads if there is work enough."""
+    arrays = [x.numpy() if isinstance(x, Tensor) else x for x in operands]
+    together(lambda bounds: loop(*arrays, *bounds), bounds_of(rows, threads_for(rows, work)))
+
+
+def bounds_of(count: int, parts: int) -> list[tuple[int, int]]:
+    """Split range(count) into that many ranges of nearly one length."""
+    return [(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
+
+
+def together(work: Callable[[Part], object], parts: Sequence[Part]) -> None:
+    """Call `work` on every part, each in its thread, and wait for all; there should be no more of them than threads."""
+    others = [_pool(torch.get_num_threads()).submit(work, part) for part in parts[1:]]
+    for part in parts[:1]:
+        work(part)
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="flowinpaint-fsi")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork, and nobody would answer

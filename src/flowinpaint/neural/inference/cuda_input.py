@@ -1,0 +1,40 @@
+"""What the network sees on CUDA: the fields of all levels, the first guess, and its input, by fused kernels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowinpaint.diffusion.kernels.fsi_gpu import diffuse
+from flowinpaint.diffusion.kernels.pyramid_gpu import pull, push, refine
+from flowinpaint.neural.kernels.dtm_input_gpu import dtm_input, known_sums
+from flowinpaint.neural.levels import extend, extended_size, levels_of, per_level
+from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD, NeuroexplicitConfig
+
+Known = tuple[Tensor, Tensor]
+"""A level's f (B, C, h, w) and known (B, 1, h, w) bool."""
+
+
+@torch.no_grad()
+def prepare(
+    image: Tensor, known: Tensor, flow: Tensor, config: NeuroexplicitConfig, dtype: torch.dtype
+) -> tuple[Tensor, list[Known], Tensor]:
+    """The network's input (B, H', W', 8), the levels from coarse to fine, and where the coarsest starts.
+
+    image (B, 3, H, W), known (B, 1, H, W) bool and flow (B, C, H, W) are float32; small ones are extended.
+    """
+    H, W = flow.shape[-2:]
+    count = levels_of(H, W, config)
+    size = extended_size(H, W, count)
+    if size != (H, W):
+        image, known, flow = (extend(x, *size) for x in (image, known, flow))
+    levels = push(flow, known, count)[::-1]
+    start = pull(*levels[0]) if config.start == "pull" else levels[0][0]
+    if not config.flow_aware:
+        return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, dtype=dtype), levels, start
+    u = start
+    for k, (steps, (f, is_known)) in enumerate(zip(per_level(config.guess_steps, count), levels, strict=True)):
+        u = diffuse(refine(u, f, is_known) if k else u, is_known, None, steps)
+    f, is_known = levels[-1]
+    hints = u, is_known, known_sums(f, is_known)
+    return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, hints, dtype), levels, start

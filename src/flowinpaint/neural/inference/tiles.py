@@ -1,0 +1,69 @@
+"""The network in tiles: what it computes on the way never exists for the whole image, and the maps are the same.
+
+A pixel's maps depend on its surroundings only. Through the encoder's layers of 3×3, every second of which halves, the
+coarsest features' row i sees x3's rows 2 i ± 1, x2's 4 i ± 5, x1's 8 i ± 13, x0's 16 i ± 29 and the input's 16 i ± 30.
+Row r of a decoder is made of row r of its scale and row ⌊r/2⌋ of the coarser one, row r of a map of r - 1 to r + 1. So
+the maps of the input's rows from 16 a up to 16 b go back to the coarsest rows a - 1 to b, and to the input's 16 a - 46
+to 16 b + 30. At the image's borders the network pads with zeros, layer by layer, as it does in a tile that ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise, product
+from typing import NamedTuple
+
+from torch import Tensor
+
+from flowinpaint.neural.dtm import STRIDE
+
+BEFORE, AFTER = 48, 32
+"""Rows, or columns, that a tile reads before its core and behind it: 46 and 31, in multiples of STRIDE."""
+
+Network = Callable[[Tensor], list[Tensor]]
+"""Input (B, n, h, w), h and w multiples of STRIDE, to maps (B, C, h/8, w/8) … (B, C, h, w), coarse to fine."""
+Reader = Callable[[slice, slice], Tensor]
+"""Rows and columns, of the image extended to multiples of STRIDE, to the network's input there."""
+
+
+class Span(NamedTuple):
+    """A tile along one axis: what it reads, and the part that it is for."""
+
+    read: slice
+    core: slice
+
+
+def spans_of(length: int, tile: int) -> list[Span]:
+    """Cores of at most `tile`, multiples of STRIDE, nearly equal, that cover a length rounded up to STRIDE."""
+    units = -(-length // STRIDE)
+    count = -(-units // max(1, tile // STRIDE))
+    bounds = [units * i // count * STRIDE for i in range(count + 1)]
+    end = bounds[-1]
+    return [
+        Span(slice(max(0, start - BEFORE), min(end, stop + AFTER)), slice(start, stop))
+        for start, stop in pairwise(bounds)
+    ]
+
+
+def tiled_maps(network: Network, read: Reader, size: tuple[int, int], tile: int | tuple[int, int]) -> list[Tensor]:
+    """The network's maps of an image of that size (H, W), coarse to fine, each of the size ceil(H/s), ceil(W/s).
+
+    tile: the most rows and columns of a tile's core.
+    """
+    H, W = size
+    rows, columns = tile if isinstance(tile, tuple) else (tile, tile)
+    maps: list[Tensor] = []
+    for vertical, horizontal in product(spans_of(H, rows), spans_of(W, columns)):
+        parts = network(read(vertical.read, horizontal.read))
+        scales = [2 ** (len(parts) - 1 - k) for k in range(len(parts))]
+        if not maps:
+            maps = [z.new_empty(*z.shape[:2], -(-H // s), -(-W // s)) for z, s in zip(parts, scales, strict=True)]
+        for z, part, s in zip(maps, parts, scales, strict=True):
+            target = z[..., _over(vertical.core, s), _over(horizontal.core, s)]
+            top, left = ((span.core.start - span.read.start) // s for span in (vertical, horizontal))
+            target.copy_(part[..., top : top + target.shape[-2], left : left + target.shape[-1]])
+    return maps
+
+
+def _over(core: slice, scale: int) -> slice:
+    return slice(core.start // scale, core.stop // scale)

@@ -1,0 +1,73 @@
+"""The fast way with gradient against the model's own: in Triton's interpreter here, and on the device."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Backend, Neuroexplicit
+from helpers import FLOW_AWARE, generator
+
+pytest.importorskip("triton", reason="Triton comes with PyTorch on Linux only")
+from flowinpaint.neural.inference.cuda_training import CudaTraining
+from flowinpaint.neural.kernels import dtm_training_sums
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def model(**config: Any) -> Neuroexplicit:
+    torch.manual_seed(0)
+    net = Neuroexplicit(NeuroexplicitConfig(**{"width": 4, "steps": (2, 3, 3, 7), **config})).to(DEVICE)
+    with torch.no_grad():
+        for parameter in net.dtm.parameters():  # so that orientations are not decided by rounding
+            parameter.mul_(2)
+    return net
+
+
+def inputs(B: int, H: int, W: int) -> tuple[Tensor, Tensor, Tensor]:
+    g = generator(0)
+    image, flow = torch.rand(B, 3, H, W, generator=g), 8 * torch.randn(B, 2, H, W, generator=g)
+    return image.to(DEVICE), (torch.rand(B, 1, H, W, generator=g) < 0.2).to(DEVICE), flow.to(DEVICE)
+
+
+@pytest.mark.parametrize("config", [FLOW_AWARE, {}, {"learn_eigenvalues": False, **FLOW_AWARE}])
+def test_result_and_gradient_are_those_of_the_model(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dtm_training_sums, "_PROGRAMS", 2)  # the interpreter takes them one by one
+    net, given = model(**config), inputs(1, 13, 16)
+    net.backend = "reference"
+    results, gradients = [], []
+    for way in (CudaTraining(net, torch.float16), net):  # the interpreter has no bfloat16
+        out = way(*given)
+        results.append(out.detach())
+        found = torch.autograd.grad(out.square().mean(), list(net.parameters()))
+        gradients.append(torch.cat([g.flatten() for g in found]))
+    assert (results[0] - results[1]).abs().mean() < 0.02
+    assert (gradients[0] - gradients[1]).norm() < 0.05 * gradients[1].norm()
+
+
+@pytest.mark.gpu
+def test_autocast_takes_it_and_a_wanted_gradient_of_the_field_does_not() -> None:
+    net, (image, mask, flow) = model(**FLOW_AWARE), inputs(1, 64, 96)
+    with torch.autocast("cuda", torch.bfloat16):
+        net(image, mask, flow).sum().backward()
+        assert list(net._engines._engines) == ["cuda_training.CudaTraining"]
+        flow.requires_grad_()
+        net(image, mask, flow).sum().backward()
+    assert flow.grad is not None
+    assert all(p.grad is not None for p in net.parameters())
+
+
+@pytest.mark.gpu
+def test_gradient_in_bfloat16_is_within_a_hundredth() -> None:
+    net, given = model(width=48, steps=(5, 15, 30, 45), **FLOW_AWARE), inputs(2, 192, 256)
+    gradients = []
+    backends: list[Backend] = ["auto", "reference"]
+    for backend in backends:
+        net.backend = backend
+        with torch.autocast("cuda", torch.bfloat16, enabled=backend == "auto"):
+            out = net(*given)
+        found = torch.autograd.grad((out - 3).abs().mean(), list(net.parameters()))
+        gradients.append(torch.cat([g.flatten() for g in found]))
+    assert (gradients[0] - gradients[1]).norm() < 0.01 * gradients[1].norm()

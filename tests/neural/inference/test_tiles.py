@@ -1,0 +1,90 @@
+"""The network in tiles against the network on the whole image."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from flowinpaint.neural.dtm import STRIDE, DiffusionTensorModule
+from flowinpaint.neural.inference import tiles
+from flowinpaint.neural.inference.tiles import AFTER, BEFORE, spans_of, tiled_maps
+from flowinpaint.neural.levels import extend
+from helpers import generator
+
+
+def small_network(decoder_kernel: int = 2, channels: int = 4) -> DiffusionTensorModule:
+    """Random weights large enough that a far pixel still matters."""
+    torch.manual_seed(0)
+    network = DiffusionTensorModule(channels, 2, 3, decoder_kernel).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(2)
+    return network
+
+
+def whole_and_tiled(
+    network: DiffusionTensorModule, size: tuple[int, int], tile: int | tuple[int, int]
+) -> tuple[list[Tensor], list[Tensor]]:
+    x = torch.randn(2, 4, *size, generator=generator(1), dtype=torch.float64)
+    padded = extend(x, *(-(-side // STRIDE) * STRIDE for side in size))
+    with torch.no_grad():
+        maps = tiled_maps(network, lambda rows, columns: padded[..., rows, columns], size, tile)
+        scales = [2 ** (len(maps) - 1 - k) for k in range(len(maps))]
+        cut = [z[..., : -(-size[0] // s), : -(-size[1] // s)] for z, s in zip(network(padded), scales, strict=True)]
+    return cut, maps
+
+
+@pytest.mark.parametrize("size", [(16, 16), (31, 200), (250, 40), (190, 177)])
+@pytest.mark.parametrize("tile", [16, 64, (64, 1024), 1000])
+@pytest.mark.parametrize("decoder_kernel", [1, 2])
+def test_tiles_give_the_maps_of_the_whole(
+    size: tuple[int, int], tile: int | tuple[int, int], decoder_kernel: int
+) -> None:
+    for expected, ours in zip(*whole_and_tiled(small_network(decoder_kernel), size, tile), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "less"), [("BEFORE", 32), ("AFTER", 16)])
+def test_a_narrower_halo_would_not_do(monkeypatch: pytest.MonkeyPatch, name: str, less: int) -> None:
+    monkeypatch.setattr(tiles, name, less)
+    expected, ours = whole_and_tiled(small_network(), (190, 177), 64)
+    assert max(float((a - b).abs().max()) for a, b in zip(expected, ours, strict=True)) > 1e-9
+
+
+def test_the_receptive_field_is_as_derived() -> None:
+    network, x = small_network(), torch.randn(1, 4, 160, 160, dtype=torch.float64, generator=generator(2))
+    x.requires_grad_()
+    core = slice(64, 96)
+    total = torch.zeros((), dtype=torch.float64)
+    for z, s in zip(network(x), (8, 4, 2, 1), strict=True):
+        total = total + z[..., core.start // s : core.stop // s, :].square().sum()
+    (gradient,) = torch.autograd.grad(total, x)
+    rows = gradient.abs().amax((0, 1, 3)).nonzero()
+    assert int(rows.min()) == core.start - 46
+    assert int(rows.max()) == core.stop + 30
+    assert BEFORE >= 46
+    assert AFTER >= 31
+
+
+@pytest.mark.parametrize("length", [1, 16, 17, 436, 1024, 2161])
+@pytest.mark.parametrize("tile", [1, 16, 100, 512, 5000])
+def test_spans_cover_the_length_once(length: int, tile: int) -> None:
+    spans = spans_of(length, tile)
+    end = -(-length // STRIDE) * STRIDE
+    assert [i for span in spans for i in range(span.core.start, span.core.stop)] == list(range(end))
+    for read, core in spans:
+        assert core.stop - core.start <= max(tile, STRIDE)
+        assert read.start % STRIDE == read.stop % STRIDE == 0
+        assert 0 <= read.start <= core.start < core.stop <= read.stop <= end
+
+
+def test_no_tile_is_larger_than_asked() -> None:
+    seen = []
+
+    def read(rows: slice, columns: slice) -> Tensor:
+        seen.append((rows.stop - rows.start, columns.stop - columns.start))
+        return torch.zeros(1, 4, *seen[-1], dtype=torch.float64)
+
+    with torch.no_grad():
+        tiled_maps(small_network(), read, (300, 500), (64, 96))
+    assert max(h for h, _ in seen) == 64 + BEFORE + AFTER
+    assert max(w for _, w in seen) <= 96 + BEFORE + AFTER
