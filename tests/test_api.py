@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowinpaint as fi
+from flowinpaint import api
 from flowinpaint.api import EXPLICIT, NETWORKS, ready_methods
+from flowinpaint.neural.weights import read_model
 
 METHODS = pytest.mark.parametrize("method", [name for name in EXPLICIT if not name.startswith("opencv-")])
 
@@ -243,3 +246,23 @@ def test_load_model_names_what_it_takes() -> None:
 def test_every_public_name_exists_and_has_a_docstring() -> None:
     for name in fi.__all__:
         assert getattr(fi, name).__doc__, name
+
+
+def test_a_models_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+
+    def read(path: Path) -> fi.Neuroexplicit:
+        reads.append(path)
+        return read_model(path)
+
+    monkeypatch.setattr(api, "read_model", read)
+    path, (image, flow, mask) = tmp_path / "mine.safetensors", problem()
+    results = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(width=4)), path)
+        os.utime(path, ns=(seed, seed))
+        results += [fi.inpaint(image, flow, mask, method=path, device="cpu").flow for _ in range(2)]
+    assert len(reads) == 2
+    assert np.array_equal(results[0], results[1])
+    assert not np.array_equal(results[1], results[2])

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,14 @@ from flowinpaint.explicit.eed import eed
 from flowinpaint.explicit.harmonic import harmonic
 from flowinpaint.explicit.laplace_beltrami import laplace_beltrami
 from flowinpaint.explicit.nearest import nearest
-from flowinpaint.neural.neuroexplicit import Neuroexplicit, NeuroexplicitConfig
+from flowinpaint.neural.levels import levels_of, per_level
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
 from flowinpaint.result import ProgressCallback, Result, Solution
+
+MOST_KEPT_MODELS = 4
+"""Models that `inpaint` keeps for the next call."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ class NeuralMethod:
 
 NETWORKS = {
     "neuroexplicit": NeuralMethod(
-        "diffusion steered by a network, the flagship", NeuroexplicitConfig(width=48, decoder_kernel=2)
+        "diffusion steered by a network that sees image and field, the flagship",
+        NeuroexplicitConfig(width=48, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter"),
     ),
     "neuroexplicit-paper": NeuralMethod("the same, exactly as in the paper", NeuroexplicitConfig()),
 }
@@ -124,24 +131,30 @@ def inpaint(
     """
     flow = validation.check_flow(flow)
     known = validation.check_mask(mask, flow)
-    guide = validation.check_image(image, flow.shape[:2])
+    guide = validation.check_picture(image, flow.shape[:2])
     chosen = validation.check_device(device)
     check_parameters(method, parameters)
     fill = _filler(method, chosen, parameters, progress)
-    given = np.where(known[..., None], flow, 0).astype(np.float32)
+    with np.errstate(over="ignore"):  # of unknown vectors, which may be anything
+        flow = flow.astype(np.float32, copy=False)
 
     start = time.perf_counter()
-    solution = fill(*(to_batch(x, chosen) for x in (guide, given, known[..., None])))
-    filled = solution.u[0].permute(1, 2, 0).to("cpu", torch.float32).numpy()
-    seconds = time.perf_counter() - start
-    if not np.isfinite(filled).all():
+    # On the device, since numpy takes longer for these few than a GPU for all the rest.
+    picture, given, c = (to_batch(x, chosen) for x in (guide, flow, known[..., None]))
+    picture = (picture / validation.full_scale(guide)).expand(-1, 3, -1, -1).contiguous()
+    given = torch.where(c > 0, given, 0)
+    solution = fill(picture, given, c)
+    filled = torch.where(c > 0, given, solution.u.float())
+    if not torch.isfinite(filled).all():
         raise InputError(
-            f"flow: values up to {np.abs(given).max():.1e} were given; smaller ones are taken, the result left float32."
+            f"flow: values up to {given.abs().max():.1e} were given; smaller ones are taken, the result left float32."
         )
+    dense = filled[0].permute(1, 2, 0).contiguous().cpu().numpy()
+    seconds = time.perf_counter() - start
     solution.warn_unless_converged(str(method), stacklevel=2)
 
     return Result(
-        flow=np.ascontiguousarray(np.where(known[..., None], given, filled)),
+        flow=dense,
         confidence=None,
         info={
             "method": str(method),
@@ -197,7 +210,8 @@ def _filler(
     @torch.inference_mode()
     def run(image: Tensor, f: Tensor, c: Tensor) -> Solution:
         u = model(image, c, f)
-        return Solution(u, iterations=sum(model.config.steps))
+        levels = levels_of(f.shape[-2], f.shape[-1], model.config)
+        return Solution(u, iterations=sum(per_level(model.config.steps, levels)))
 
     return run
 
@@ -208,13 +222,24 @@ def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
             f"method: {str(method)!r} was given; {', '.join(methods())} or the path of a {WEIGHTS_SUFFIX} file "
             "is taken."
         )
-    if not _is_path(method) and NETWORKS[str(method)].weights is None:
+    weights = Path(method) if _is_path(method) else NETWORKS[str(method)].weights
+    if weights is None:
         raise WeightsMissingError(
             f"method: {str(method)!r} has no trained weights in this version yet; take one of "
             f"{', '.join(EXPLICIT)}, the path of your own {WEIGHTS_SUFFIX} file, or train one: load_model gives the "
             "untrained network."
         )
-    return load_model(method, device)
+    if not weights.is_file():
+        return load_model(weights, device)  # which says what is wrong
+    about = weights.stat()
+    stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size
+    return _kept_model(weights.resolve(), stamp, device)
+
+
+@lru_cache(maxsize=MOST_KEPT_MODELS)
+def _kept_model(path: Path, stamp: tuple[int, ...], device: torch.device) -> Neuroexplicit:
+    """The model of a file as it was at a time: reading it, and what its engine makes ready, is done once."""
+    return load_model(path, device)
 
 
 def _is_path(name: str | Path) -> bool:
