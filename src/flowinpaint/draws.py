@@ -15,7 +15,7 @@ from torch import Tensor
 
 _GOLDEN = -0x61C8864680B583EB
 """2⁶⁴ divided by the golden ratio, odd, as a signed number: torch's integers wrap around."""
-_MIX = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
+MIX = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
 _UNIT = 2.0**-24
 
 
@@ -71,7 +71,9 @@ class Draws:
 
     def _streams(self, first: int, count: int) -> Tensor:
         """The keys (B, count) of so many streams."""
-        return _hash(self._base[:, None] + _wrap((first + 1) * _GOLDEN) + _count_up(count, self._base) * _GOLDEN)
+        # Or-ing nothing keeps compilers from taking the product for an address, in 32 bits.
+        steps = (_count_up(count, self._base) | 0) * _GOLDEN
+        return _hash(self._base[:, None] + _wrap((first + 1) * _GOLDEN) + steps)
 
 
 def normal_field(key: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -113,7 +115,7 @@ def _wrap(n: int) -> int:
 
 def _hash(x: Tensor) -> Tensor:
     """A bijection of int64 that spreads every bit over all."""
-    for shift, factor in _MIX:
+    for shift, factor in MIX:
         x = (x ^ _shift(x, shift)) * factor
     return x ^ _shift(x, 31)
 

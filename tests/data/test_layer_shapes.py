@@ -74,7 +74,7 @@ def test_objects_cover_each_other_in_their_order() -> None:
     def put(before: Covering, number: int, radius: float, present: bool = True) -> Covering:
         shape = Shapes(*(part[..., None, None, None] for part in one_shape(BLOB, radius, radius)))
         here = torch.tensor(present).view(1, 1, 1)
-        return cover(before, torch.tensor(number), here, shape, pictures, bank.pixels, place, place[None])
+        return cover(before, number, here, shape, pictures, bank.pixels, place, place[None])
 
     seen = nothing_covered(1, (80, 100), X.device)
     for number, radius, present in ((1, 30.0, True), (2, 35.0, False), (3, 15.0, True)):

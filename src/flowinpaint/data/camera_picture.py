@@ -11,8 +11,8 @@ from torch import Tensor
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.draws import Draws, normal_field
 
-_RADIUS = 5
-_TAPS = 7
+BLUR_RADIUS = 5
+SMEAR_TAPS = 7
 _ONE = (1, 1, 1)
 
 
@@ -52,10 +52,10 @@ def illuminate(image: Tensor, light: Light, shade: Tensor, clouds: Tensor) -> Te
 def gaussian(image: Tensor, sigma: Tensor) -> Tensor:
     """Blur (B, C, H, W) by deviations (B,) of up to about two pixels and a half."""
     B, C, H, W = image.shape
-    taps = torch.arange(-_RADIUS, _RADIUS + 1, device=image.device)
+    taps = torch.arange(-BLUR_RADIUS, BLUR_RADIUS + 1, device=image.device)
     kernel = torch.exp(-0.5 * (taps / sigma[:, None]) ** 2)
     kernel = (kernel / kernel.sum(1, keepdim=True)).repeat_interleave(C, 0)
-    planes = F.pad(image, [_RADIUS] * 4, mode="replicate").view(1, B * C, H + 2 * _RADIUS, W + 2 * _RADIUS)
+    planes = F.pad(image, [BLUR_RADIUS] * 4, mode="replicate").view(1, B * C, H + 2 * BLUR_RADIUS, W + 2 * BLUR_RADIUS)
     planes = F.conv2d(planes, kernel[:, None, None, :], groups=B * C)
     return F.conv2d(planes, kernel[:, None, :, None], groups=B * C).view(B, C, H, W)
 
@@ -69,14 +69,14 @@ def smear(image: Tensor, flow: Tensor, shutter: Tensor, longest: float) -> Tenso
     x = torch.arange(W, device=image.device, dtype=image.dtype)
     y = torch.arange(H, device=image.device, dtype=image.dtype)[:, None]
     total = torch.zeros_like(image)
-    for i in range(_TAPS):
-        t = i / (_TAPS - 1) - 0.5
+    for i in range(SMEAR_TAPS):
+        t = i / (SMEAR_TAPS - 1) - 0.5
         gx = (x + t * path[:, 0] + 0.5) * (2 / W) - 1
         gy = (y + t * path[:, 1] + 0.5) * (2 / H) - 1
         total = total + F.grid_sample(
             image, torch.stack([gx, gy], -1), mode="bilinear", padding_mode="border", align_corners=False
         )
-    return total / _TAPS
+    return total / SMEAR_TAPS
 
 
 def expose(image: Tensor, exposure: Exposure) -> Tensor:

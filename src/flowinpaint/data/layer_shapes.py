@@ -14,11 +14,12 @@ from flowinpaint.data.picture_sampling import Pictures, choose, distances, gathe
 from flowinpaint.draws import Draws
 
 BLOB, BOX, RING, CUTOUT = range(4)
-_HOLE = 0.55
+HOLE = 0.55
 """Inner radius of a ring, as a share of the outer."""
-_EDGE = 0.9
+EDGE = 0.9
 """Half a box's side, as a share of its radius: a box covers about the area of a disc."""
-_FAR = -1e3
+FAR = -1e3
+"""The distance of what an object cannot touch."""
 
 
 class Shapes(NamedTuple):
@@ -97,8 +98,8 @@ def drawn_distance(shapes: Shapes, x: Tensor, y: Tensor) -> Tensor:
     gradient = torch.sqrt((cos / shapes.across) ** 2 + (sin / shapes.along) ** 2)
     pixels = torch.rsqrt(1 + (slope / rho.clamp(min=0.2)) ** 2) / gradient
     blob = (radius - rho) * pixels
-    ring = torch.minimum(blob, (rho - _HOLE * radius) * pixels)
-    box = torch.minimum((_EDGE - u.abs()) * shapes.across, (_EDGE - v.abs()) * shapes.along)
+    ring = torch.minimum(blob, (rho - HOLE * radius) * pixels)
+    box = torch.minimum((EDGE - u.abs()) * shapes.across, (EDGE - v.abs()) * shapes.along)
     return torch.where(shapes.kind == BOX, box, torch.where(shapes.kind == RING, ring, blob))
 
 
@@ -125,7 +126,7 @@ def cutout_distance(pixels: Tensor, shapes: Shapes, pictures: Pictures, x: Tenso
     """Distance of the places (x, y) from the silhouettes of cut-outs, whose bank has those pixels."""
     px, py = cutout_place(shapes, pictures, x, y)
     inside = (px > 0) & (py > 0) & (px < pictures.width - 1) & (py < pictures.height - 1)
-    return torch.where(inside, distances(gather(pixels, pictures, px, py)) / shapes.scale, _FAR)
+    return torch.where(inside, distances(gather(pixels, pictures, px, py)) / shapes.scale, FAR)
 
 
 class Covering(NamedTuple):
@@ -148,7 +149,7 @@ def nothing_covered(batch: int, size: tuple[int, int], device: torch.device) -> 
 
 def cover(
     before: Covering,
-    number: Tensor,
+    number: int,
     present: Tensor,
     shape: Shapes,
     pictures: Pictures,
@@ -156,13 +157,13 @@ def cover(
     place: Tensor,
     wobbling: Tensor,
 ) -> Covering:
-    """Place the object of a number () in front of the others, in those scenes where it is present (B, 1, 1).
+    """Place the object of a number in front of the others, in those scenes where it is present (B, 1, 1).
 
     Its shape and its picture are (B, 1, 1) each; places (2, H, W) and the same, distorted, (B, 2, H, W).
     """
     drawn = drawn_distance(shape, wobbling[:, 0], wobbling[:, 1])
     cut = cutout_distance(pixels, shape, pictures, place[0], place[1])
-    distance = torch.where(present, torch.where(shape.kind == CUTOUT, cut, drawn), _FAR)
+    distance = torch.where(present, torch.where(shape.kind == CUTOUT, cut, drawn), FAR)
     touched, centred = distance > -0.5, distance >= 0
     return Covering(
         torch.where(touched, number, before.front),

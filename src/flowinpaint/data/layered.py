@@ -7,6 +7,7 @@ own, cut-outs keep their silhouettes, and drawn shapes wobble. No second frame i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,28 +15,26 @@ from torch import Tensor, nn
 
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.batch import Batch
-from flowinpaint.data.camera_picture import draw_exposure, draw_light, expose, gaussian, illuminate, smear
-from flowinpaint.data.layer_motion import Camera, Motions, draw_motions, flow_of
-from flowinpaint.data.layer_paint import background_labels, draw_paint, paint, pick
-from flowinpaint.data.layer_shapes import Covering, Shapes, cover, draw_shapes, nothing_covered
+from flowinpaint.data.camera_picture import expose, gaussian, illuminate, smear
+from flowinpaint.data.kernels import scene_kernels
+from flowinpaint.data.layer_motion import Motions, flow_of
+from flowinpaint.data.layer_paint import background_labels, paint, pick
+from flowinpaint.data.layer_shapes import Covering, Shapes, cover, nothing_covered
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.picture_sampling import Pictures
 from flowinpaint.data.procedural import procedural_bank
+from flowinpaint.data.scene_plan import SMOOTH_FIELDS, ScenePlan, draw_plan
 from flowinpaint.data.smooth_noise import SmoothNoise
-from flowinpaint.draws import Draws
 from flowinpaint.errors import InputError
 
 _SMALLEST = 16
-_SPACINGS = (3, 8, 32, 48, 64, 96)
-_LABELS = 256
-_SHARPEST = 0.05
-"""Deviation of a blur that changes nothing, in pixels; none at all would divide by zero."""
 
 
 class LayeredFlow(nn.Module):
     """Scene n of a seed is always the same, whatever the device (to rounding), the batch or the rank."""
 
     place: Tensor
+    pixels: Tensor
 
     def __init__(
         self,
@@ -54,9 +53,8 @@ class LayeredFlow(nn.Module):
             self.register_buffer(name, getattr(bank, name), persistent=False)
         y, x = torch.meshgrid(*(torch.arange(float(n)) for n in size), indexing="ij")
         self.register_buffer("place", torch.stack([x, y]), persistent=False)
-        self.noise = nn.ModuleDict({str(spacing): SmoothNoise(size, spacing) for spacing in _SPACINGS})
-        self._cover, self._paint, self._flow = cover, paint, _flow
-        self._illuminate, self._expose = illuminate, expose
+        self.noise = nn.ModuleDict({name: SmoothNoise(size, *field) for name, field in SMOOTH_FIELDS.items()})
+        self._tables: Callable[..., Any] | None = None
 
     @property
     def bank(self) -> PictureBank:
@@ -64,114 +62,53 @@ class LayeredFlow(nn.Module):
         return PictureBank(**{name: getattr(self, name) for name in PictureBank.__dataclass_fields__})
 
     def compile_parts(self) -> None:
-        """Compile, in place, what is done for every pixel; for CUDA, where this fuses some thousand passes to a few.
+        """Compile, in place, the drawing of a scene's tables; for CUDA, where it fuses some thousand launches to a few.
 
-        Each part by itself: a compiler that sees the whole scene at once takes minutes and fuses too much.
+        What is done for every pixel has kernels of its own there.
         """
-        for name in ("_cover", "_paint", "_flow", "_illuminate", "_expose"):
-            compiled: Any = torch.compile(getattr(self, name), dynamic=False)
-            setattr(self, name, compiled)
+        if kernels := scene_kernels(self.place.device):
+            self._tables = torch.compile(kernels.plan_tables, dynamic=False)
 
     @torch.no_grad()
     def scenes(self, samples: Tensor) -> Batch:
         """The scenes with the numbers samples (B,) int64, valid everywhere."""
-        config, bank = self.config, self.bank
-        draws = Draws(samples, self.seed)
-        shapes, cutouts = draw_shapes(draws, config, self.size, bank)
-        seen = self._place_objects(draws, shapes, cutouts)
-        colours, pictures = (
-            torch.stack(tables, -1) for tables in draw_paint(draws, config, self.size, bank, shapes, cutouts)
-        )
-        image = self._paint(seen, colours, pictures, bank.pixels, self.place)
-        flow = self._move(draws, shapes, seen, colours, pictures)
-
-        shade = config.shading * self._smooth(draws, 96, 1)
-        image = self._illuminate(image, draw_light(draws, config), shade, self._smooth(draws, 64, 1))
-        image = self._defocus(draws, image, seen)
-        shutter = draws.uniform((), *config.shutter) * draws.chance((), config.motion_blur)
-        image = smear(image, flow, shutter, config.longest_blur)
-        image = gaussian(image, draws.uniform((), *config.blur).clamp(min=_SHARPEST))
-        image = self._expose(image, draw_exposure(draws, config))
+        about = samples, self.seed, self.config, self.size, self.bank
+        if kernels := scene_kernels(samples.device):
+            tables = (self._tables or kernels.plan_tables)(*about)
+            image, flow = kernels.render(tables, self.config, self.pixels, self.size)
+        else:
+            image, flow = self.render(draw_plan(*about))
         return Batch(image, flow, torch.ones_like(flow[:, :1]))
 
-    def _smooth(self, draws: Draws, spacing: int, channels: int) -> Tensor:
-        field = self.noise[str(spacing)](draws, channels)
-        assert isinstance(field, Tensor)
-        return field
+    def render(self, plan: ScenePlan) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, H, W) and flow (B, 2, H, W) of planned scenes, in plain PyTorch."""
+        smooth = {name: field(plan.smooth[:, i]) for i, (name, field) in enumerate(self.noise.items())}
+        seen = self._place_objects(plan, smooth)
+        image = paint(seen, plan.paint, plan.pictures, self.pixels, self.place)
+        flow = self._move(plan, seen, smooth["bend"])
+        image = illuminate(image, plan.light, self.config.shading * smooth["shade"], smooth["clouds"])
+        (unsharp,) = pick(plan.unsharp[..., None], seen.solid)
+        image = torch.lerp(image, gaussian(image, plan.defocus), unsharp[:, None])
+        image = smear(image, flow, plan.shutter, self.config.longest_blur)
+        image = gaussian(image, plan.blur)
+        return expose(image, plan.exposure), flow
 
-    def _place_objects(self, draws: Draws, shapes: Shapes, cutouts: Pictures) -> Covering:
+    def _place_objects(self, plan: ScenePlan, smooth: dict[str, Tensor]) -> Covering:
         """Put the objects in front of each other, with wobbling borders."""
-        config = self.config
-        amount, one = draws.uniform((1, 1, 1)), (1, 1, 1)
-        coarse, middle, fine = config.wobble
-        wobbling = (
-            self.place
-            + self._smooth(draws, 32, 2) * (coarse * amount)
-            + self._smooth(draws, 8, 2) * (middle * amount**2)
-            + self._smooth(draws, 3, 2) * (fine * draws.chance(one, config.fuzzy))
-        )
-        low, high = config.objects
-        number = torch.arange(config.most_objects, device=amount.device, dtype=torch.int32)
-        present = number < low + draws.integers((1,), high - low + 1)
-        seen = nothing_covered(len(present), self.size, amount.device)
-        # Contiguous for each object, so that the same compiled code takes them all.
-        every = Shapes(*(part.movedim(-1, 0).contiguous()[..., None, None] for part in shapes))
-        every_cutout = Pictures(*(part.T.contiguous()[..., None, None] for part in cutouts))
-        every_present = present.T.contiguous()[..., None, None]
-        for k in range(config.most_objects):
-            shape = Shapes(*(part[k] for part in every))
-            picture = Pictures(*(part[k] for part in every_cutout))
-            seen = self._cover(
-                seen, number[k] + 1, every_present[k], shape, picture, self.bank.pixels, self.place, wobbling
-            )
+        wobbling = self.place
+        for amplitude, name in zip(plan.wobble.T, ("coarse", "middle", "fine"), strict=True):
+            wobbling = wobbling + smooth[name] * amplitude.view(-1, 1, 1, 1)
+        seen = nothing_covered(len(plan.present), self.size, wobbling.device)
+        for k in range(self.config.most_objects):
+            shape = Shapes(*(part[..., k, None, None] for part in plan.shapes))
+            picture = Pictures(*(part[:, k, None, None] for part in plan.cutouts))
+            present = plan.present[:, k, None, None]
+            seen = cover(seen, k + 1, present, shape, picture, self.pixels, self.place, wobbling)
         return seen
 
-    def _move(self, draws: Draws, shapes: Shapes, seen: Covering, colours: Tensor, pictures: Tensor) -> Tensor:
-        """The flow (B, 2, H, W), for which the segments of a background photo may be merged into groups."""
-        config = self.config
-        H, W = self.size
-        low, high = config.groups
-        count = low + draws.integers((1,), high - low + 1)
-        # Motion 0 is the background's as a whole; those of its groups come after the objects'.
-        group = 1 + config.most_objects + torch.remainder(draws.integers((_LABELS,), 1 << 20), count)
-        group = torch.where(draws.chance((1,), config.segmented), group, 0)
-        x = torch.cat([draws.uniform((1,), 0, W), shapes.x, draws.uniform((high,), 0, W)], 1)
-        y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((high,), 0, H)], 1)
-        camera, motions = draw_motions(draws, config, self.size, x.shape[1], x, y)
-        # In a driving scene the background is the ground, or some of its segments are and others stand upright.
-        flat = draws.chance((x.shape[1],), config.flat)
-        flat[:, 0] = True
-        flat[:, 1 : 1 + config.most_objects] = False
-        table = torch.stack([*motions, flat.float()], -1)
-        bend = self._smooth(draws, 48, 2)
-        return self._flow(
-            seen.solid, group, table, camera, colours, pictures, self.bank.pixels, self.place, bend, config.largest
-        )
-
-    def _defocus(self, draws: Draws, image: Tensor, seen: Covering) -> Tensor:
-        """Blur some of the layers in some of the scenes."""
-        config = self.config
-        blurred = gaussian(image, draws.uniform((), *config.defocus_blur).clamp(min=_SHARPEST))
-        unsharp = draws.chance((config.most_objects + 1,), config.unsharp) & draws.chance((1,), config.defocus)
-        (amount,) = pick(unsharp.float()[..., None], seen.solid)
-        return torch.lerp(image, blurred, amount[:, None])
-
-
-def _flow(
-    layer: Tensor,
-    group: Tensor,
-    table: Tensor,
-    camera: Camera,
-    colours: Tensor,
-    pictures: Tensor,
-    pixels: Tensor,
-    place: Tensor,
-    bend: Tensor,
-    largest: float,
-) -> Tensor:
-    """The flow (B, 2, H, W) of the layers (B, H, W), a background's labels being merged by group (B, 256)."""
-    label = background_labels(colours, pictures, pixels, place)
-    (segment,) = pick(group[..., None], label)
-    motion = torch.where(layer == 0, segment, layer)
-    *own, flat = pick(table, motion)
-    return flow_of(camera, Motions(*own), flat > 0, bend, place, largest)
+    def _move(self, plan: ScenePlan, seen: Covering, bend: Tensor) -> Tensor:
+        """The flow (B, 2, H, W), with the labels of the background merged into groups."""
+        label = background_labels(plan.paint, plan.pictures, self.pixels, self.place)
+        (segment,) = pick(plan.group[..., None], label)
+        *own, flat = pick(plan.motions, torch.where(seen.solid == 0, segment, seen.solid))
+        return flow_of(plan.camera, Motions(*own), flat > 0, bend, self.place, self.config.largest)

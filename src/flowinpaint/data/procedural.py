@@ -6,14 +6,16 @@ none, inside of them, and borders that are organic rather than straight.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.data.bank import KINDS, STEP, Picture, PictureBank, make_bank
+from flowinpaint.data.bank import KINDS, STEP, Picture, PictureBank, in_threads, make_bank
 from flowinpaint.data.cutout import Bytes, cut_to_silhouette, fill_outside, silhouette_distance
 from flowinpaint.data.silhouettes import SHAPES
 from flowinpaint.errors import InputError
@@ -37,8 +39,17 @@ def procedural_pictures(kinds: Collection[str], seed: int = 0) -> dict[str, list
     """The COUNTS[kind] pictures of some of KINDS that a seed draws."""
     if seed < 0:
         raise InputError(f"seed: {seed} was given; 0 or more is taken.")
-    materials = [_material(_stream(seed, "materials", i), i) for i in range(COUNTS["materials"])]
-    return {kind: [_DRAW[kind](_stream(seed, kind, i), i, materials) for i in range(COUNTS[kind])] for kind in kinds}
+    jobs = os.cpu_count() or 1
+    numbers = range(COUNTS["materials"])
+    materials = list(in_threads(lambda i: _material(_stream(seed, "materials", i), i), numbers, jobs))
+
+    def draw(place: tuple[str, int]) -> Picture:
+        kind, number = place
+        return _DRAW[kind](_stream(seed, kind, number), number, materials)
+
+    places = [(kind, number) for kind in kinds for number in range(COUNTS[kind])]
+    pictures = in_threads(draw, places, jobs)
+    return {kind: list(islice(pictures, COUNTS[kind])) for kind in kinds}
 
 
 def _stream(seed: int, kind: str, number: int) -> Random:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from flowinpaint.data.spline import spline_weights
-from flowinpaint.draws import Draws
+from flowinpaint.draws import normal_field
 
-_GAIN = 151 / 315
+SPLINE_GAIN = 151 / 315
 """The mean sum of squares of a cubic B-spline's weights, by which a dimension lessens the variance."""
 
 
@@ -19,13 +19,14 @@ class SmoothNoise(nn.Module):
     rows: Tensor
     columns: Tensor
 
-    def __init__(self, size: tuple[int, int], spacing: float) -> None:
+    def __init__(self, size: tuple[int, int], spacing: float, channels: int) -> None:
         super().__init__()
+        self.channels = channels
         rows, columns = (torch.from_numpy(spline_weights(np.arange(n), spacing)[1]) for n in size)
         self.register_buffer("rows", rows, persistent=False)
         self.register_buffer("columns", columns, persistent=False)
 
-    def forward(self, draws: Draws, channels: int) -> Tensor:
-        """Fields (B, channels, H, W)."""
-        knots = draws.normal((channels, self.rows.shape[1], self.columns.shape[1]))
-        return self.rows @ knots @ self.columns.T / _GAIN
+    def forward(self, key: Tensor) -> Tensor:
+        """The fields of keys (B,) of `Draws.key`."""
+        knots = normal_field(key, (self.channels, self.rows.shape[1], self.columns.shape[1]))
+        return self.rows @ knots @ self.columns.T / SPLINE_GAIN
