@@ -2,7 +2,9 @@
 
     python benchmarks/training_step.py configs/paper.toml [--set data.source=layered] [--steps 50] [--profile]
 
-Without a bank the scenes are painted with procedural pictures; a bank costs its own size in memory.
+Beside the whole step: the same on a batch that is there already, so that the difference is what data cost on top; and
+the making of the data alone. Without a bank the scenes are painted with procedural pictures; a bank costs its own size
+in memory.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from flowinpaint.training.step import TrainingStep
 
 
 def main() -> None:
-    """Print a line for the whole step, and one for the making of its data."""
+    """Print how long it takes to start, the step, its parts, and how many kernels each of them has."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
@@ -40,28 +42,33 @@ def main() -> None:
         while not training.ready:
             training.run(1e-4)
         torch.cuda.synchronize()
-        print(f"compiled and recorded in {time.perf_counter() - started:.1f} s")
-        _report("step", _milliseconds(lambda: training.run(1e-4), options.steps))
+        print(f"compiled and recorded in {time.perf_counter() - started:.1f} s", flush=True)
+
+        step = _report("step", lambda: training.run(1e-4), options.steps)
         print(f"peak memory {torch.cuda.max_memory_allocated() / 1e9:.2f} GB")
-        _report("data", _milliseconds(_graph_of(lambda: _data(training)), options.steps))
+        task = training.make_task(training.samples)
+        fixed = _report("  on a batch that is there", _graph_of(lambda: training.train_on(task)), options.steps)
+        print(f"  data on top {step - fixed:.2f} ms")
+        _report("data alone", _graph_of(lambda: _data(training)), options.steps)
         if options.profile:
             _list_kernels(training)
 
 
 def _data(training: TrainingStep) -> None:
-    batch = training.source.batch(training.samples)
-    training.draw_mask(training.samples, batch)
+    training.make_task(training.samples)
 
 
 def _graph_of(work: Callable[[], None]) -> Callable[[], None]:
     work()
     graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph):
+    with torch.cuda.graph(graph):
         work()
     return graph.replay
 
 
-def _milliseconds(work: Callable[[], None], repeats: int) -> list[float]:
+def _report(name: str, work: Callable[[], None], repeats: int) -> float:
+    """Print and return the median of some runs in milliseconds, after one that counts the kernels."""
+    kernels = sum(event.count for event in _profiled(work).key_averages() if event.device_type.name == "CUDA")
     times = []
     for _ in range(repeats):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -70,17 +77,21 @@ def _milliseconds(work: Callable[[], None], repeats: int) -> list[float]:
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end))
-    return times
+    median: float = statistics.median(times)
+    print(f"{name:26s} {median:7.2f} ms, {min(times):.2f} to {max(times):.2f}, {kernels} kernels", flush=True)
+    return median
 
 
-def _report(name: str, times: list[float]) -> None:
-    print(f"{name:5s} median {statistics.median(times):7.2f} ms, {min(times):.2f} to {max(times):.2f}")
+def _profiled(work: Callable[[], None]) -> profile:
+    profiler: profile
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        work()
+        torch.cuda.synchronize()
+    return profiler
 
 
 def _list_kernels(training: TrainingStep) -> None:
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        training.run(1e-4)
-        torch.cuda.synchronize()
+    profiler = _profiled(lambda: training.run(1e-4))
     print(profiler.key_averages().table(sort_by="cuda_time_total", row_limit=60, max_name_column_width=100))
 
 

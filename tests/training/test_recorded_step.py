@@ -12,7 +12,8 @@ from flowinpaint.training.checkpoint import read_newest
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import build_step, train
 from flowinpaint.training.source import GeneratedSource
-from flowinpaint.training.step import AHEAD, WARM_UP, Tally, TrainingStep
+from flowinpaint.training.step import AHEAD, WARM_UP, TrainingStep
+from flowinpaint.training.tally import Tally
 from frame_folder import make_sample
 from tiny_runs import halves, tiny
 

@@ -9,7 +9,8 @@ from flowinpaint.data.batch import Batch
 from flowinpaint.draws import Draws
 from flowinpaint.training.loop import build_step
 from flowinpaint.training.source import GeneratedSource
-from flowinpaint.training.step import EMA_RISE, LOSS_EPSILON, TrainingStep, epe_loss
+from flowinpaint.training.step import LOSS_EPSILON, TrainingStep, epe_loss
+from flowinpaint.training.tally import EMA_RISE
 from tiny_runs import CPU, halves, tiny
 
 pytestmark = pytest.mark.usefixtures("simple_scenes")

@@ -15,7 +15,8 @@ from flowinpaint.training.config import GENERATED, TrainingConfig
 from flowinpaint.training.log import TRAIN, VALIDATION, Log
 from flowinpaint.training.pictures import validation_sheet
 from flowinpaint.training.run_folder import RunFolder, writing
-from flowinpaint.training.step import Tally, TrainingStep
+from flowinpaint.training.step import TrainingStep
+from flowinpaint.training.tally import Tally
 from flowinpaint.training.validation import Scores, Validator
 
 if TYPE_CHECKING:

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from flowinpaint.data.batch import Batch
 from flowinpaint.draws import Draws
+from flowinpaint.masks import MaskMix
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
+from flowinpaint.training.optimiser import Optimiser
 from flowinpaint.training.source import Source
+from flowinpaint.training.tally import Counters, Tally
 
 LOSS_EPSILON = 1e-6
 """Beside the squared error under the root, whose slope is infinite at 0."""
 MASK_SEED = 7919
 """Added to the seed: masks must not repeat the numbers that their scenes were drawn from."""
-EMA_RISE = 10.0
-"""The average keeps at most (1 + n) / (EMA_RISE + n) in its n-th step, so that it soon forgets the first weights."""
 WARM_UP = 3
 """Steps before the recording, in which kernels are compiled and chosen."""
 AHEAD = 2
@@ -43,17 +43,16 @@ def epe_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
     return (error.sum((1, 2, 3)) / valid.sum((1, 2, 3)).clamp(min=1)).mean()
 
 
-@dataclass
-class Tally:
-    """What happened since the last look: means over the steps that counted, and the steps that did not."""
+def draw_mask(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> Tensor:
+    """Which pixels of the batch of these sample numbers (B,) are given, (B, 1, H, W)."""
+    return masks.draw(Draws(samples, seed + MASK_SEED), batch.image, batch.flow, batch.valid)
 
-    loss: float | None
-    grad_norm: float | None
-    skipped: int
-    """Steps of the whole run that were not finite."""
-    skipped_in_row: int
-    last_bad_sample: int
-    """The first sample of the latest joint batch that was skipped; 0 if there was none."""
+
+class Task(NamedTuple):
+    """What a step trains on: a batch, and which of its pixels are given, (B, 1, H, W)."""
+
+    batch: Batch
+    mask: Tensor
 
 
 class TrainingStep:
@@ -67,36 +66,26 @@ class TrainingStep:
         self.model = model.to(device)
         self.model.segment = config.run.segment or None
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
+        self._loss: Callable[[Tensor, Tensor, Tensor], Tensor] = epe_loss
+        self._draw_mask: Callable[[Tensor, int, MaskMix, Batch], Tensor] = draw_mask
+        self.optimiser = Optimiser(self.model, self.average, config.optimiser)
+        self.parameters = self.optimiser.parameters
+        self.counters = Counters(device)
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
             if config.run.compile:
-                self.model.compile_parts()
+                self._loss, self._draw_mask = (torch.compile(part, dynamic=False) for part in (epe_loss, draw_mask))
+                for owner in (self.model, self.optimiser, self.counters):
+                    owner.compile_parts()
         self.network: nn.Module = self.model
         if world.size > 1:
             self.network = DistributedDataParallel(self.model)
         self.bf16 = config.optimiser.precision == "bfloat16" or (
             config.optimiser.precision == "auto" and device.type == "cuda"
         )
-        self.parameters = dict(self.model.named_parameters())
-        self.averages: list[Tensor] = [self.average.get_parameter(name) for name in self.parameters]
-        self.rate = torch.zeros((), device=device)
-        self.optimiser = self._adam()
-
         local = world.share(config.data.batch)
         first = step * config.data.batch + world.rank * local
         self.samples = first + torch.arange(local, device=device)
-        self.counters = {
-            name: torch.zeros((), dtype=dtype, device=device)
-            for name, dtype in {
-                "loss_sum": torch.float64,
-                "norm_sum": torch.float64,
-                "counted": torch.int64,
-                "updates": torch.int64,
-                "skipped": torch.int64,
-                "skipped_in_row": torch.int64,
-                "last_bad_sample": torch.int64,
-            }.items()
-        }
         self._graph: torch.cuda.CUDAGraph | None = None
         self._recordable = device.type == "cuda" and world.size == 1 and config.run.graph
         self._cold = WARM_UP + self._recordable if device.type == "cuda" else 0
@@ -109,7 +98,7 @@ class TrainingStep:
 
     def run(self, rate: float) -> None:
         """Do one step with a learning rate."""
-        self.rate.fill_(rate)
+        self.optimiser.rate.fill_(rate)
         self.source.prepare()
         if self._graph is not None:
             self._graph.replay()
@@ -119,26 +108,32 @@ class TrainingStep:
                     self._warm_up_or_record()
                 else:
                     self.step()
+        self.optimiser.note_change()
         self._cold = max(0, self._cold - 1)
         self._keep_pace()
 
     def step(self) -> None:
         """The step itself, all of it on the device."""
-        with torch.no_grad():
-            batch = self.source.batch(self.samples)
-            mask = self.draw_mask(self.samples, batch)
-        for parameter in self.parameters.values():
-            parameter.grad = None
-        loss = epe_loss(self.predict(batch, mask), batch.flow, batch.valid)
+        self.train_on(self.make_task(self.samples))
+        self.samples += self.config.data.batch
+
+    @torch.no_grad()
+    def make_task(self, samples: Tensor) -> Task:
+        """What the step of these sample numbers (B,) trains on."""
+        batch = self.source.batch(samples)
+        return Task(batch, self._draw_mask(samples, self.config.data.seed, self.config.masks, batch))
+
+    def draw_mask(self, samples: Tensor, batch: Batch) -> Tensor:
+        """Which pixels of a batch are given, (B, 1, H, W), outside of a step."""
+        return draw_mask(samples, self.config.data.seed, self.config.masks, batch)
+
+    def train_on(self, task: Task) -> None:
+        """Do all of a step but the making of its batch and the counting up of samples."""
+        self.optimiser.forget_gradients()
+        loss = self._loss(self.predict(task.batch, task.mask), task.batch.flow, task.batch.valid)
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self._update(self.world.mean(loss.detach()))
-            self.samples += self.config.data.batch
-
-    def draw_mask(self, samples: Tensor, batch: Batch) -> Tensor:
-        """Which pixels of a batch are given, (B, 1, H, W)."""
-        draws = Draws(samples, self.config.data.seed + MASK_SEED)
-        return self.config.masks.draw(draws, batch.image, batch.flow, batch.valid)
 
     def predict(self, batch: Batch, mask: Tensor, network: nn.Module | None = None) -> Tensor:
         """The network's dense field (B, C, H, W) from the vectors of the mask."""
@@ -148,74 +143,21 @@ class TrainingStep:
 
     def read_tally(self) -> Tally:
         """Wait for the device, take what was summed up since the last time, and start the sums afresh."""
-        values = {name: counter.item() for name, counter in self.counters.items()}
-        for name in ("loss_sum", "norm_sum", "counted"):
-            self.counters[name].zero_()
-        count = values["counted"]
-        return Tally(
-            loss=values["loss_sum"] / count if count else None,
-            grad_norm=values["norm_sum"] / count if count else None,
-            skipped=int(values["skipped"]),
-            skipped_in_row=int(values["skipped_in_row"]),
-            last_bad_sample=int(values["last_bad_sample"]),
-        )
+        return self.counters.read()
 
     def state(self) -> dict[str, Tensor]:
         """All that a step depends on beside the sample numbers, by name; the tensors themselves, not copies."""
         tensors = {f"average.{name}": value for name, value in self.average.state_dict().items()}
-        for name, parameter in self.parameters.items():
-            tensors[f"weights.{name}"] = parameter.detach()
-            tensors |= {f"adam.{key}.{name}": value for key, value in self.optimiser.state[parameter].items()}
-        return tensors | {f"counters.{name}": counter for name, counter in self.counters.items()}
-
-    def _adam(self) -> torch.optim.Adam:
-        options = self.config.optimiser
-        adam = torch.optim.Adam(
-            self.parameters.values(),
-            lr=self.rate,
-            betas=options.betas,
-            eps=options.eps,
-            fused=True,
-            capturable=self.world.device.type == "cuda",
-        )
-        for parameter in self.parameters.values():  # Adam would make it in the first step, too late to load into
-            adam.state[parameter] = {
-                "step": torch.zeros((), device=parameter.device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
-        # Fused Adam leaves weights, moments and its step count alone where this is 1: how GradScaler skips a step.
-        self.found_inf = torch.zeros((), device=self.world.device)
-        adam.found_inf = self.found_inf  # type: ignore[attr-defined]
-        return adam
+        return tensors | self.optimiser.state() | {f"counters.{k}": v for k, v in self.counters.state().items()}
 
     def _update(self, loss: Tensor) -> None:
         """Clip, take Adam's step and average, unless loss or gradient are not finite; count either way."""
-        options, counters = self.config.optimiser, self.counters
-        norm = get_total_norm([p.grad for p in self.parameters.values() if p.grad is not None])
-        good = torch.isfinite(norm) & torch.isfinite(loss)
-        if options.clip:
-            clip_grads_with_norm_(self.parameters.values(), options.clip, norm)
-        self.found_inf.copy_(~good)
-        self.optimiser.step()
-        self.model.constrain_()
-
-        counters["updates"] += good
-        updates = counters["updates"].float()
-        kept = torch.clamp((1 + updates) / (EMA_RISE + updates), max=options.ema)
-        gain = torch.where(good, 1 - kept, torch.zeros_like(kept))
-        weights: list[Tensor] = [p.detach() for p in self.parameters.values()]
-        change = list(torch._foreach_sub(weights, self.averages))
-        torch._foreach_mul_(change, gain)
-        torch._foreach_add_(self.averages, change)
-
-        counters["loss_sum"] += torch.where(good, loss, torch.zeros_like(loss))
-        counters["norm_sum"] += torch.where(good, norm, torch.zeros_like(norm))
-        counters["counted"] += good
-        counters["skipped"] += ~good
-        counters["skipped_in_row"].add_(1).mul_(~good)
+        norm = self.optimiser.gather_gradients()
         first = self.samples[0] - self.world.rank * len(self.samples)
-        counters["last_bad_sample"].copy_(torch.where(good, counters["last_bad_sample"], first))
+        verdict = self.counters.judge(loss, norm, first, self.config.optimiser)
+        self.optimiser.step(verdict)
+        self.model.constrain_()
+        self.optimiser.average(verdict)
 
     def _warm_up_or_record(self) -> None:
         if self._cold > 1:

@@ -1,0 +1,130 @@
+"""Adam with clipping, and an average of the weights, over one buffer that holds all weights of a network.
+
+A network of this kind has many small tensors. Laid side by side, the norm, Adam's step and the average are a pass each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from flowinpaint.training.config import OptimiserConfig
+from flowinpaint.training.tally import Verdict
+
+_ALIGNMENT = 64
+"""Numbers; tensors begin at multiples of it, as if each had been allocated by itself."""
+
+
+class Moments(NamedTuple):
+    """Adam's averages of the gradient and of its square, flat, (n,)."""
+
+    first: Tensor
+    second: Tensor
+
+
+class Optimiser:
+    """Advances the parameters of a model and of its average, whose data become views of this object's buffers."""
+
+    def __init__(self, model: nn.Module, average: nn.Module, config: OptimiserConfig) -> None:
+        self.config = config
+        self.parameters = dict(model.named_parameters())
+        self._averages = list(average.parameters())
+        self._weights = _side_by_side(self.parameters.values())
+        self._average = _side_by_side(self._averages)
+        self._gradient, *moments = (torch.zeros_like(self._weights) for _ in range(3))
+        self._moments = Moments(*moments)
+        self.rate = torch.zeros((), device=self._weights.device)
+        """The learning rate."""
+        self._adam, self._follow = adam, follow
+
+    def compile_parts(self) -> None:
+        """Compile, in place, what is done for every weight."""
+        self._adam, self._follow = (torch.compile(part, dynamic=False) for part in (adam, follow))
+
+    def forget_gradients(self) -> None:
+        """Let the next backward pass write gradients instead of adding to them."""
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def gather_gradients(self) -> Tensor:
+        """Take what backward has left in the parameters, and return its norm ()."""
+        views = _views(self._gradient, self.parameters.values())
+        pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
+        torch._foreach_copy_([view for view, _ in pairs], [grad for _, grad in pairs])
+        norm: Tensor = torch.linalg.vector_norm(self._gradient)
+        return norm
+
+    def step(self, verdict: Verdict) -> None:
+        """Adam's step with the gathered gradients, if they are good."""
+        options = self.config
+        self._adam(self._weights, self._moments, self._gradient, verdict, self.rate, options.betas, options.eps)
+
+    def average(self, verdict: Verdict) -> None:
+        """Let the average follow the weights."""
+        self._follow(self._average, self._weights, verdict)
+
+    def note_change(self) -> None:
+        """Tell PyTorch that the weights are others: what is made from them elsewhere asks for their version.
+
+        Neither the replay of a graph nor writing to the buffers counts as a change of the tensors that view them.
+        """
+        torch.autograd.graph.increment_version([*self.parameters.values(), *self._averages])
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights and moments by name; the tensors themselves, not copies."""
+        buffers = {"weights": self._weights, "adam.exp_avg": self._moments[0], "adam.exp_avg_sq": self._moments[1]}
+        return {
+            f"{what}.{name}": view
+            for what, buffer in buffers.items()
+            for name, view in zip(self.parameters, _views(buffer, self.parameters.values()), strict=True)
+        }
+
+
+def adam(
+    weights: Tensor,
+    moments: Moments,
+    gradient: Tensor,
+    verdict: Verdict,
+    rate: Tensor,
+    betas: tuple[float, float],
+    eps: float,
+) -> None:
+    """One step of Adam (Kingma and Ba, 2015) on flat buffers (n,), in place; nothing changes if it is no good."""
+    g = gradient / verdict.shrinkage
+    first = torch.lerp(moments.first, g, 1 - betas[0])
+    second = betas[1] * moments.second + (1 - betas[1]) * g * g
+    slope = torch.sqrt(second) / torch.sqrt(verdict.second_share) + eps
+    new = weights - rate / verdict.first_share * first / slope
+    for old, value in ((weights, new), (moments.first, first), (moments.second, second)):
+        old.copy_(torch.where(verdict.good, value, old))
+
+
+def follow(average: Tensor, weights: Tensor, verdict: Verdict) -> None:
+    """Move an average (n,) towards the weights (n,), in place."""
+    average.add_((weights - average) * verdict.gain)
+
+
+def _side_by_side(tensors: Iterable[Tensor]) -> Tensor:
+    """A buffer (n,) with what is in the tensors, which become views of it."""
+    tensors = list(tensors)
+    buffer = tensors[0].new_zeros(sum(_room(x) for x in tensors)).detach()
+    for x, view in zip(tensors, _views(buffer, tensors), strict=True):
+        view.copy_(x.detach())
+        x.data = view
+    return buffer
+
+
+def _views(buffer: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The parts of a buffer (n,) that belong to the tensors, in their shapes."""
+    views, start = [], 0
+    for x in tensors:
+        views.append(buffer[start : start + x.numel()].view(x.shape))
+        start += _room(x)
+    return views
+
+
+def _room(x: Tensor) -> int:
+    return -(-x.numel() // _ALIGNMENT) * _ALIGNMENT
