@@ -1,0 +1,157 @@
+"""What `flowinpaint speed` times: a method on a device at a size, with something to fill, and the call itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from flowinpaint import api
+from flowinpaint.data.scene import Scene, sample_scene
+from flowinpaint.errors import InputError
+from flowinpaint.masks import random_mask
+from flowinpaint.neural.kernels.dtm_cpu import fastest_dtype
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model, save_model
+
+Precision = Literal["auto", "float32"]
+Size = tuple[int, int]
+Filler = Callable[[Tensor, Tensor, Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method (a name or a file of weights) at height × width on a device.
+
+    precision "auto" is what a user gets; "float32" is a network in plain PyTorch, without the fast paths.
+    """
+
+    method: str
+    height: int
+    width: int
+    device: str
+    precision: Precision
+
+    @property
+    def text(self) -> str:
+        """The cell in words."""
+        return f"{self.method}, {self.height}×{self.width}, {self.device}, {self.precision}"
+
+
+class Given(NamedTuple):
+    """What is to be filled: image (H, W, 3) uint8, flow (H, W, 2) float32, mask (H, W) bool."""
+
+    image: npt.NDArray[np.uint8]
+    flow: npt.NDArray[np.float32]
+    mask: npt.NDArray[np.bool_]
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Image in [0, 1], flow (0 where unknown) and mask, each (1, ·, H, W) float32 on a device."""
+        known = self.mask[..., None]
+        return (
+            api.to_batch(self.image, device) / 255,
+            api.to_batch(np.where(known, self.flow, 0), device),
+            api.to_batch(known, device),
+        )
+
+
+def given_at(height: int, width: int, density: float, seed: int) -> Given:
+    """The sample scene, stretched to a size, and a random mask."""
+    scene = _painted(seed)
+    return Given(
+        np.asarray(cv2.resize(scene.image, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8),
+        np.asarray(cv2.resize(scene.flow, (width, height), interpolation=cv2.INTER_NEAREST), np.float32),
+        random_mask((height, width), density, seed),
+    )
+
+
+@lru_cache(maxsize=1)
+def _painted(seed: int) -> Scene:
+    return sample_scene(seed=seed)
+
+
+def cells_of(
+    methods: Iterable[str], sizes: Sequence[Size], devices: Iterable[str], precisions: Sequence[Precision]
+) -> list[Cell]:
+    """All combinations; methods without a network know no precision and come once."""
+    return [
+        Cell(method, *size, device, precision)
+        for device in devices
+        for size in sizes
+        for method in methods
+        for precision in (("auto",) if method in api.EXPLICIT else precisions)
+    ]
+
+
+def weights_files(methods: Iterable[str], folder: Path) -> dict[str, Path | None]:
+    """The file of weights of each method, None where there is none to read.
+
+    A network whose weights are not shipped is written to the folder untrained: its time does not depend on them.
+    """
+    files: dict[str, Path | None] = {}
+    for method in methods:
+        if method.endswith(WEIGHTS_SUFFIX):
+            files[method] = Path(method)
+            read_model(method)  # what is wrong with it is to be known before anything is timed
+        elif method in api.NETWORKS:
+            network = api.NETWORKS[method]
+            files[method] = network.weights or _untrained(method, folder)
+        elif method in api.EXPLICIT:
+            files[method] = None
+        else:
+            raise InputError(
+                f"methods: {method!r} was given; {', '.join(api.methods())} or the path of a {WEIGHTS_SUFFIX} file "
+                "is taken."
+            )
+    return files
+
+
+def is_untrained(method: str) -> bool:
+    """Whether a method is a network that no weights are shipped for."""
+    return method in api.NETWORKS and api.NETWORKS[method].weights is None
+
+
+def network_dtype(cell: Cell) -> torch.dtype:
+    """The type that a network computes in; float32 stands for methods without one."""
+    if cell.precision == "float32" or cell.method in api.EXPLICIT:
+        return torch.float32
+    return torch.float16 if cell.device.startswith("cuda") else fastest_dtype()
+
+
+def network_of(weights: Path, device: torch.device, precision: Precision) -> Neuroexplicit:
+    """The model in a file, set to a precision."""
+    model = api.load_model(weights, device)
+    model.backend = "auto" if precision == "auto" else "reference"
+    return model
+
+
+def filler(method: str, weights: Path | None, device: torch.device, precision: Precision) -> Filler:
+    """The method as a function of image, flow and mask (1, ·, H, W) that are on the device already."""
+    if weights is None:
+        fill = api.EXPLICIT[method].fill
+        return lambda image, flow, mask: fill(image.double(), flow.double(), mask.double())
+    model = network_of(weights, device, precision)
+
+    @torch.inference_mode()
+    def run(image: Tensor, flow: Tensor, mask: Tensor) -> Tensor:
+        filled: Tensor = model(image, mask, flow)
+        return filled
+
+    return run
+
+
+def _untrained(method: str, folder: Path) -> Path:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Neuroexplicit(api.NETWORKS[method].config)
+    path = folder / f"{method}-untrained{WEIGHTS_SUFFIX}"
+    save_model(model, path)
+    return path

@@ -1,0 +1,70 @@
+"""Many sizes in a row: whether each new one costs more than its computation, by compiling or recording anew."""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from flowinpaint.evaluation.speed_cells import Size, filler, given_at
+from flowinpaint.evaluation.speed_floor import timed
+
+STEADY_CALLS = 5
+SIDES = (160, 640)
+"""The least and the largest side that is drawn."""
+
+
+@dataclass(frozen=True)
+class ManySizes:
+    """A method on a device: for each size the seconds of the first call, and the median of a few after it."""
+
+    method: str
+    device: str
+    sizes: list[Size]
+    first: list[float]
+    steady: list[float]
+
+    @property
+    def ratio(self) -> float:
+        """The first calls over the steady ones, in sum; the very first size, which compiles, is left out."""
+        return sum(self.first[1:]) / sum(self.steady[1:])
+
+
+def measure_many_sizes(
+    method: str,
+    weights: Path | None,
+    device: str,
+    count: int,
+    *,
+    density: float,
+    seed: int,
+    progress: Callable[[], None],
+) -> ManySizes:
+    """Fill a field of each of so many sizes, at the precision "auto", and then the same again a few times."""
+    place = torch.device(device)
+    fill = filler(method, weights, place, "auto")
+    sizes, first, steady = drawn_sizes(count, seed), [], []
+    for size in sizes:
+        work = partial(fill, *given_at(*size, density, seed).on(place))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what there is to say was said of the single sizes
+            first.append(timed(work, place))
+            steady.append(statistics.median(timed(work, place) for _ in range(STEADY_CALLS)))
+        progress()
+    return ManySizes(method, device, sizes, first, steady)
+
+
+def drawn_sizes(count: int, seed: int) -> list[Size]:
+    """Different sizes, (height, width), at random."""
+    rng = np.random.default_rng(seed)
+    sizes: dict[Size, None] = {}
+    while len(sizes) < count:
+        height, width = rng.integers(*SIDES, size=2, endpoint=True).tolist()
+        sizes[height, width] = None
+    return list(sizes)

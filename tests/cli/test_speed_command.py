@@ -1,0 +1,158 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from flowinpaint import api
+from flowinpaint.cli import app
+from flowinpaint.cli import speed as speed_command
+from flowinpaint.cli.speed import parse_megapixels, parse_sizes
+from flowinpaint.evaluation import speed, speed_floor, speed_sizes
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.weights import save_model
+
+BASIC = ["--methods", "nearest", "--sizes", "16x24", "--devices", "cpu", "--repeats", "2"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, and a machine that is measured at once."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(speed_sizes, "SIDES", (8, 16))
+    monkeypatch.setitem(speed_floor.COPY_BYTES, "cpu", 2**20)
+    monkeypatch.setitem(speed_floor.MATRIX_SIDE, "cpu", 64)
+    return tmp_path
+
+
+def run(*arguments: Any) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["speed", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_tables_json_and_plot_of_methods_and_a_model_file(place: Path) -> None:
+    save_model(Neuroexplicit(NeuroexplicitConfig(width=2, steps=(1, 1, 1, 1))), "tiny.safetensors")
+    code, stdout, stderr = run(*BASIC, "--methods", "nearest,tiny.safetensors", "--sizes", "16x24,24x48", "-o", "a/b")
+    assert code == 0
+    assert sorted(p.name for p in (place / "a/b").iterdir()) == ["speed.json", "speed.md", "speed.png"]
+    content = json.loads((place / "a/b/speed.json").read_text())
+    assert len(content["cells"]) == 2 * 3
+    assert all(len(cell["call"]["samples"]) == 2 for cell in content["cells"])
+    assert [g["pixels"] for g in content["growth"]] == [[384, 1152]] * 3
+    assert content["settings"]["untrained"] == []
+    assert "untrained" not in stdout
+    assert stdout.count("nearest") == 2 + 1  # a row at each size, and its growth
+    assert "16×24" in stdout
+    assert "cpu copies" in stdout
+    assert "Wrote a/b/speed.json, a/b/speed.md, a/b/speed.png." in stdout
+    assert stderr.count("Done: ") == 6
+    picture = cv2.imread("a/b/speed.png")
+    assert picture is not None
+    assert min(picture.shape[:2]) > 400
+
+
+def test_a_single_size_has_no_growth_and_untrained_networks_are_named(place: Path) -> None:
+    code, stdout, _ = run(*BASIC, "--methods", "neuroexplicit-paper", "--precision", "auto")
+    assert code == 0
+    assert "neuroexplicit-paper: timed with untrained weights" in stdout
+    assert sorted(p.name for p in (place / "speed").iterdir()) == ["speed.json", "speed.md"]
+
+
+def test_many_sizes_in_a_row(place: Path) -> None:
+    code, stdout, _ = run(*BASIC, "--many-sizes", 3)
+    assert code == 0
+    assert "nearest, cpu: 3 sizes in a row took" in stdout
+    many = json.loads((place / "speed/speed.json").read_text())["many_sizes"]
+    assert [len(m["sizes"]) for m in many] == [3]
+
+
+def test_a_cell_that_fails_is_told_and_the_exit_code_tells(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fragile(*_: Any) -> None:
+        raise RuntimeError("not today")
+
+    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))  # type: ignore[arg-type]
+    code, stdout, stderr = run(*BASIC, "--methods", "fragile,nearest")
+    assert code == 1
+    assert "failed" in stdout
+    assert "Failed: 1 of 2.\n   fragile, 16×24, cpu, auto: RuntimeError: not today" in stderr
+    assert (place / "speed/speed.json").exists()
+
+
+def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed_command, "can_plot", lambda: False)
+    code, _, stderr = run(*BASIC, "--sizes", "16x24,24x32")
+    assert code == 0
+    assert "no plot was drawn" in stderr
+    assert not (place / "speed/speed.png").exists()
+
+
+def test_stopped_before_the_end_nothing_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(api.EXPLICIT, "stopped", api.ExplicitMethod("", stopped))  # type: ignore[arg-type]
+    code, _, stderr = run(*BASIC, "--methods", "stopped")
+    assert code == 130
+    assert "Stopped: nothing was written." in stderr
+    assert not list(place.iterdir())
+
+
+def test_sizes_are_height_by_width_and_megapixels_are_wide() -> None:
+    assert parse_sizes("384x512,8X9") == [(384, 512), (8, 9)]
+    (height, width), (_, broad) = parse_megapixels("8.2944,0.1")
+    assert (height, width) == (2160, 3840)
+    assert abs(broad - 422) <= 1
+
+
+def test_the_page_lists_every_option_with_its_default() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/performance.md").read_text(encoding="utf-8")
+    command = typer.main.get_command(app).commands["speed"]  # type: ignore[attr-defined]
+    for option in command.params:
+        row = next(line for line in page.splitlines() if line.startswith("|") and f"`{option.opts[0]}`" in line)
+        if option.default:
+            assert str(option.default) in row
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--sizes", "0x5"], "--sizes: '0x5' was given; HEIGHTxWIDTH"),
+        (["--sizes", "64"], "--sizes: '64' was given"),
+        (["--sizes", "6x4x2"], "--sizes: '6x4x2' was given"),
+        (["--megapixels", "0"], "--megapixels: '0' was given; positive"),
+        (["--megapixels", "nan"], "--megapixels: 'nan' was given"),
+        (["--methods", "magic"], "methods: 'magic' was given"),
+        (["--methods", "none.safetensors"], "none.safetensors: there is no such file"),
+        (["--methods", ""], "--methods: '' was given"),
+        (["--precision", "float64"], "--precision: 'float64' was given; auto or float32"),
+        (["--devices", "tpu"], "device: 'tpu' was given"),
+        (["--density", "0"], "--density: 0 was given"),
+        (["-o", "file"], "file: is a file; a folder"),
+    ],
+)
+def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:
+    (place / "file").write_text("")
+    code, stdout, stderr = run(*BASIC, *arguments)
+    assert code == 1
+    assert stdout == ""
+    assert stderr.startswith("Error: ")
+    assert stderr.count("\n") == 1
+    assert sentence in stderr
+    assert {p.name for p in place.iterdir()} == {"file"}
+
+
+def test_without_a_gpu_cuda_is_refused(place: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    code, _, stderr = run(*BASIC, "--devices", "cpu,cuda")
+    assert code == 1
+    assert "device: 'cuda' was given, but PyTorch sees 0 CUDA devices" in stderr
+    assert not list(place.iterdir())

@@ -1,0 +1,260 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from flowinpaint import api
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation import speed, speed_cells, speed_floor, speed_sizes
+from flowinpaint.evaluation.speed import Measurement, Timing, measure_cells, repeat
+from flowinpaint.evaluation.speed_cells import Cell, cells_of, filler, given_at, network_of, weights_files
+from flowinpaint.evaluation.speed_counts import Count
+from flowinpaint.evaluation.speed_floor import Rates, measure_rates
+from flowinpaint.evaluation.speed_memory import RESET, cpu_memory
+from flowinpaint.evaluation.speed_plot import write_plot
+from flowinpaint.evaluation.speed_report import as_json, as_markdown, growths, sentences, speed_tables
+from flowinpaint.evaluation.speed_sizes import ManySizes, drawn_sizes, measure_many_sizes
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.weights import save_model
+
+CPU = torch.device("cpu")
+CELL = Cell("nearest", 100, 200, "cpu", "auto")
+RATES = Rates("cpu", "float32", copy=10.0, matrix=100.0)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more calls than are asked for, and a machine that is measured at once."""
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setitem(speed_floor.COPY_BYTES, "cpu", 2**20)
+    monkeypatch.setitem(speed_floor.MATRIX_SIDE, "cpu", 64)
+
+
+def measured(cell: Cell, seconds: float) -> Measurement:
+    timing = Timing(9.0, [seconds * k for k in (1, 2, 3, 4, 5)])
+    return Measurement(cell, timing, None, 5_000_000, [Count("all", 7 * 10**9, 8 * 10**6, 0)], floor=seconds / 2)
+
+
+def test_the_floor_is_the_slower_of_computing_and_moving() -> None:
+    assert RATES.floor(1000, 50) == 10
+    assert RATES.floor(1000, 5000) == 500
+    assert RATES.better(replace(RATES, copy=20.0, matrix=50.0)) == replace(RATES, copy=20.0)
+
+
+def test_rates_are_bytes_both_ways_and_operations_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed_floor, "timed", lambda work, device: 0.5)
+    assert measure_rates(CPU, torch.float32) == Rates("cpu", "float32", 2 * 2**20 / 0.5, 2 * 64**3 / 0.5)
+
+
+def test_calls_are_warmed_up_and_repeated() -> None:
+    calls: list[int] = []
+    timing = repeat(lambda: calls.append(len(calls)), CPU, 4)
+    assert len(timing.samples) == 4
+    assert len(calls) == 4 + speed.WARM_UP
+
+
+def test_calls_go_on_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.05)
+    assert len(repeat(lambda: None, CPU, 2).samples) > 2
+
+
+def test_cells_are_all_combinations_and_precision_is_for_networks() -> None:
+    cells = cells_of(["neuroexplicit", "nearest"], [(8, 9), (10, 11)], ["cpu", "cuda"], ["auto", "float32"])
+    assert len(cells) == 2 * 2 * 3
+    assert {c.precision for c in cells if c.method == "nearest"} == {"auto"}
+    assert cells_of(["nearest"], [(8, 9)], ["cpu"], ["float32"]) == [Cell("nearest", 8, 9, "cpu", "auto")]
+
+
+@pytest.mark.parametrize("size", [(3, 5), (40, 30), (500, 700)])
+def test_what_is_given_has_the_size_and_the_density(size: tuple[int, int]) -> None:
+    given = given_at(*size, density=0.2, seed=3)
+    assert given.image.shape == (*size, 3)
+    assert given.flow.shape == (*size, 2)
+    assert given.mask.sum() == max(1, round(0.2 * size[0] * size[1]))
+    image, flow, mask = given.on(CPU)
+    assert 0 <= image.min() <= image.max() <= 1
+    assert image.std() > 0.05
+    assert torch.equal(mask[0, 0] > 0, torch.from_numpy(given.mask))
+    assert not flow[:, :, ~torch.from_numpy(given.mask)].any()
+
+
+def test_untrained_networks_are_seeded_and_leave_the_callers_draws_alone(tmp_path: Path) -> None:
+    files = []
+    for seed in (5, 6):
+        torch.manual_seed(seed)
+        expected = torch.rand(3)
+        torch.manual_seed(seed)
+        (tmp_path / str(seed)).mkdir()
+        files.append(weights_files(["neuroexplicit-paper"], tmp_path / str(seed))["neuroexplicit-paper"])
+        assert torch.equal(torch.rand(3), expected)
+    a, b = files
+    assert a is not None
+    assert b is not None
+    assert a.read_bytes() == b.read_bytes()
+
+
+def test_files_are_looked_at_before_anything_is_timed(tmp_path: Path) -> None:
+    (tmp_path / "bad.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"bad\.safetensors: not a readable"):
+        weights_files([str(tmp_path / "bad.safetensors")], tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        weights_files([str(tmp_path / "none.safetensors")], tmp_path)
+    with pytest.raises(InputError, match="methods: 'magic' was given"):
+        weights_files(["magic"], tmp_path)
+
+
+@pytest.fixture
+def model_file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.safetensors"
+    save_model(Neuroexplicit(NeuroexplicitConfig(width=2, steps=(1, 1, 1, 1))), path)
+    return path
+
+
+def test_what_is_timed_is_what_inpaint_computes(model_file: Path) -> None:
+    given = given_at(24, 32, 0.2, 0)
+    for method, weights in (("nearest", None), ("tiny", model_file)):
+        result = api.inpaint(*given, weights or method, "cpu").flow
+        timed = filler(method, weights, CPU, "auto")(*given.on(CPU))
+        u = timed if weights else timed.u
+        np.testing.assert_allclose(u[0].permute(1, 2, 0).numpy(), result, atol=1e-5)
+
+
+def test_float32_is_plain_pytorch(model_file: Path) -> None:
+    assert network_of(model_file, CPU, "float32").backend == "reference"
+    assert network_of(model_file, CPU, "auto").backend == "auto"
+
+
+def test_a_measurement_has_everything(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = iter((4.0, 4.0, 8.0, 8.0))  # of two types, before and after
+    monkeypatch.setattr(speed, "measure_rates", lambda device, dtype: Rates("cpu", str(dtype), next(copies), 1e30))
+    monkeypatch.setattr(speed_cells, "fastest_dtype", lambda: torch.bfloat16)
+    cells = cells_of(["nearest", str(model_file)], [(24, 32)], ["cpu"], ["auto", "float32"])
+    seen: list[Measurement] = []
+    weights = {"nearest": None, str(model_file): model_file}
+    results, rates = measure_cells(cells, weights, density=0.1, seed=0, repeats=3, memory=False, progress=seen.append)
+    assert [m.cell for m in seen] == [m.cell for m in results] == cells
+    assert [m.end_to_end is None for m in results] == [False, False, True]
+    for m in results:
+        assert m.error is None
+        assert m.call is not None
+        assert len(m.call.samples) == 3
+        assert m.memory is None
+        assert m.floor == sum(c.bytes for c in m.counts) / 8
+    assert [(rate.dtype, rate.copy) for rate in rates] == [("torch.float32", 8), ("torch.bfloat16", 8)]
+    half, whole = (sum(c.bytes for c in m.counts) for m in results[1:])
+    assert half < whole
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_memory_is_measured_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(speed_floor.COPY_BYTES, "cuda", 2**20)
+    monkeypatch.setitem(speed_floor.MATRIX_SIDE, "cuda", 64)
+    cells = cells_of(["nearest"], [(100, 200)], ["cuda"], ["auto"])
+    (m,), rates = measure_cells(
+        cells, {"nearest": None}, density=0.1, seed=0, repeats=3, memory=False, progress=lambda m: None
+    )
+    assert m.error is None
+    assert m.memory is not None
+    assert 6 * 4 * 100 * 200 < m.memory < 10**9
+    assert rates[0].device == "cuda"
+
+
+def test_a_cell_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fragile(*_: Any) -> None:
+        raise RuntimeError("not today")
+
+    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))  # type: ignore[arg-type]
+    cells = cells_of(["fragile", "nearest"], [(16, 16)], ["cpu"], ["auto"])
+    results, _ = measure_cells(
+        cells, {"fragile": None, "nearest": None}, density=0.1, seed=0, repeats=1, memory=False, progress=lambda m: None
+    )
+    assert [m.error for m in results] == ["RuntimeError: not today", None]
+    assert speed_tables(results)[0].rows[0][:2] == ["fragile", "failed"]
+
+
+def test_memory_is_that_of_the_call() -> None:
+    if not RESET.exists():
+        pytest.skip("this system does not tell")
+    peak = cpu_memory(Cell("nearest", 1000, 1000, "cpu", "auto"), None)
+    assert peak is not None
+    assert 24e6 < peak < 400e6  # the input alone is six float32 numbers a pixel
+
+
+def test_memory_says_why_it_failed() -> None:
+    if not RESET.exists():
+        pytest.skip("this system does not tell")
+    with pytest.raises(ChildProcessError, match="KeyError: 'magic'"):
+        cpu_memory(Cell("magic", 10, 10, "cpu", "auto"), None)
+
+
+def test_many_sizes_leave_the_first_out() -> None:
+    many = ManySizes("nearest", "cpu", [(1, 1)] * 3, first=[100.0, 3.0, 5.0], steady=[50.0, 1.0, 3.0])
+    assert many.ratio == 2
+    assert (
+        "3 sizes in a row took 8 s after the first (100 s), 2.00 times their steady 4 s" in sentences([], [], [many])[0]
+    )
+
+
+def test_many_sizes_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(set(drawn_sizes(50, 0))) == 50
+    monkeypatch.setattr(speed_sizes, "SIDES", (8, 12))
+    calls: list[None] = []
+    many = measure_many_sizes("nearest", None, "cpu", 4, density=0.5, seed=1, progress=lambda: calls.append(None))
+    assert len(calls) == len(many.first) == len(many.steady) == len(set(many.sizes)) == 4
+    assert min(many.first + many.steady) > 0
+
+
+def test_table_and_markdown_show_the_figures() -> None:
+    tables = speed_tables([measured(CELL, 0.01), measured(replace(CELL, precision="float32"), 0.02)])
+    assert len(tables) == 1
+    assert tables[0].title.startswith("100×200 (0.02 Mpx) on cpu")
+    name, *cells = tables[0].rows[0]
+    assert name == "nearest"
+    assert cells == ["30", "20–40", "–", "9", "5", "7", "8", "5", "6"]
+    assert tables[0].rows[1][0] == "nearest float32"
+    text = as_markdown(tables, ["That is all."])
+    assert "| nearest | 30 | 20–40 | – | 9 | 5 | 7 | 8 | 5 | 6 |" in text
+    assert text.endswith("- That is all.\n")
+
+
+def test_growth_is_the_exponent() -> None:
+    cells = [replace(CELL, height=10 * k, width=10 * k) for k in (1, 2, 4)]
+    linear = [measured(c, 1e-3 * c.height**2) for c in cells]
+    root = [measured(replace(c, method="harmonic"), 1e-3 * c.height) for c in cells]
+    grown = growths([*linear, *root, measured(replace(CELL, method="eed"), 1.0)])
+    assert [g.method for g in grown] == ["nearest", "harmonic"]
+    assert [g.exponent for g in grown] == pytest.approx([1.0, 0.5])
+    assert sentences([], grown, [])[1] == "harmonic, cpu: time grows as N^0.50 from 0.0001 to 0.0016 Mpx."
+
+
+def test_json_holds_every_sample() -> None:
+    failed = Measurement(CELL, error="no")
+    text = as_json({"seed": 3}, [measured(CELL, 0.5), failed], [RATES], [], [])
+    content = json.loads(text)
+    assert content["settings"] == {"seed": 3}
+    assert content["machine"]["threads"] == torch.get_num_threads()
+    cell, other = content["cells"]
+    assert cell["call"] == {
+        "median": 1.5, "quartiles": [1.0, 2.0], "min": 0.5, "max": 2.5, "first": 9.0, "samples": [0.5, 1, 1.5, 2, 2.5],
+    }  # fmt: skip
+    assert cell["over_floor"] == 6
+    assert other["error"] == "no"
+    assert other["call"] is None
+    assert content["rates"][0]["copy"] == 10
+
+
+def test_the_plot_is_a_picture_with_lines(tmp_path: Path) -> None:
+    cells = [replace(CELL, height=10 * k, width=10 * k) for k in (1, 8)]
+    write_plot(tmp_path / "plot.png", growths([measured(c, 1e-3 * c.height**2) for c in cells]))
+    picture = cv2.imread(str(tmp_path / "plot.png"))
+    assert picture is not None
+    assert 400 < picture.shape[0] < picture.shape[1] < 2000
+    blue = (picture == (180, 119, 31)).all(-1)  # matplotlib's first colour
+    assert np.ptp(np.argwhere(blue), axis=0).min() > 200
+    assert [p.name for p in tmp_path.iterdir()] == ["plot.png"]
