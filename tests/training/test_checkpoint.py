@@ -85,7 +85,7 @@ def test_tensors_must_fit_where_they_go() -> None:
     assert state["a"].tolist() == [1, 1, 1]
     with pytest.raises(FileFormatError, match=r"a has shape \(2,\); \(3,\) is taken"):
         restore(state, {"a": torch.ones(2), "b": torch.zeros(())})
-    with pytest.raises(FileFormatError, match="b has shape None"):
+    with pytest.raises(FileFormatError, match=r"b is only in .*this version"):
         restore(state, {"a": torch.ones(3)})
     assert state["a"].tolist() == [1, 1, 1]
 

@@ -91,10 +91,15 @@ def list_checkpoints(folder: Path) -> list[Path]:
 @torch.no_grad()
 def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Copy saved tensors into those of a run; FileFormatError if they are not the same by name and shape."""
-    for name in sorted(state.keys() | saved.keys()):
-        shapes = [tuple(tensors[name].shape) if name in tensors else None for tensors in (state, saved)]
-        if shapes[0] != shapes[1]:
-            raise FileFormatError(f"checkpoint: {name} has shape {shapes[1]}; {shapes[0]} is taken.")
+    if differing := sorted(state.keys() ^ saved.keys()):
+        raise FileFormatError(
+            f"checkpoint: {differing[0]} is only in the saved run or only in this one; a run of this version of "
+            "flowinpaint is taken."
+        )
+    for name in state:
+        if saved[name].shape != state[name].shape:
+            shapes = [tuple(tensors[name].shape) for tensors in (saved, state)]
+            raise FileFormatError(f"checkpoint: {name} has shape {shapes[0]}; {shapes[1]} is taken.")
     for name, value in state.items():
         value.copy_(saved[name])
 
