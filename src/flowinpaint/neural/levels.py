@@ -12,6 +12,9 @@ from flowinpaint.neural.model_config import LEVELS, NeuroexplicitConfig
 COARSEST_SIDE = 32
 """With the pull start the coarsest level is not longer than this, unless the network's own four levels end before."""
 
+Known = tuple[Tensor, Tensor]
+"""A level's f (B, C, h, w) and known (B, 1, h, w) bool."""
+
 
 def levels_of(H: int, W: int, config: NeuroexplicitConfig) -> int:
     """How many levels the diffusion of an image has, the coarsest of which still has a cell."""

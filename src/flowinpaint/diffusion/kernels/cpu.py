@@ -1,18 +1,13 @@
 """The multigrid kernels for the CPU, compiled by numba.
 
 The channels of a field are solved side by side, a thread to each, which then share nothing but the operator; only where
-there are fewer of them than threads are the lines of one grid dealt out. Threads come from a pool of our own and the
-compiled code releases the interpreter's lock: numba's parallel loops would take several times as long to compile, and
-its thread layers end the process when it forks or when two threads call.
+there are fewer of them than threads are the lines of one grid dealt out (`cpu_strips`).
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import torch
@@ -20,10 +15,8 @@ from torch import Tensor
 
 from flowinpaint.diffusion.grid import Level
 from flowinpaint.diffusion.kernels import cpu_loops, reference
+from flowinpaint.diffusion.kernels.cpu_strips import in_strips, together
 from flowinpaint.diffusion.kernels.reference import SMALLEST_PIVOT
-
-_SMALLEST_SHARE = 1 << 15
-"""Pixels below which handing work to another thread costs more than it saves."""
 
 
 def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh: bool = False) -> None:
@@ -103,33 +96,12 @@ def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
         finally:
             _inside.a_part = False
 
-    others = [_pool(threads).submit(alone, part) for part in parts[1:]]
-    alone(parts[0])
-    for other in others:
-        other.result()
+    together(alone, parts)
 
 
 _inside = threading.local()
 
 
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="flowinpaint")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork, and nobody would answer
-
-
 def _share(kernel: Callable[..., None], count: int, work: int, *operands: Any) -> None:
     """Call kernel(*operands, start, stop) over range(count), in several threads if there is work enough."""
-    arrays = [x.numpy() if isinstance(x, Tensor) else x for x in operands]
-    threads = max(1, min(torch.get_num_threads(), count, work // _SMALLEST_SHARE))
-    if threads == 1 or getattr(_inside, "a_part", False):
-        kernel(*arrays, 0, count)
-        return
-    bounds = [count * i // threads for i in range(threads + 1)]
-    others = [_pool(threads).submit(kernel, *arrays, bounds[i], bounds[i + 1]) for i in range(1, threads)]
-    kernel(*arrays, 0, bounds[1])
-    for other in others:
-        other.result()
+    in_strips(kernel, count, 0 if getattr(_inside, "a_part", False) else work, *operands)

@@ -48,7 +48,7 @@ def bounds_of(count: int, parts: int) -> list[tuple[int, int]]:
 
 
 def together(work: Callable[[Part], object], parts: Sequence[Part]) -> None:
-    """Call `work` on every part, each in its thread, and wait for all; there should be no more of them than threads."""
+    """Call `work` on every part, side by side, and wait for all; it must not call this itself."""
     others = [_pool(torch.get_num_threads()).submit(work, part) for part in parts[1:]]
     for part in parts[:1]:
         work(part)
@@ -58,7 +58,7 @@ def together(work: Callable[[Part], object], parts: Sequence[Part]) -> None:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="flowinpaint-fsi")
+    return ThreadPoolExecutor(threads, thread_name_prefix="flowinpaint")
 
 
 if hasattr(os, "register_at_fork"):

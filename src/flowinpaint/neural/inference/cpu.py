@@ -20,7 +20,7 @@ from flowinpaint.neural.first_guess import normalised
 from flowinpaint.neural.inference.tiles import tiled_maps
 from flowinpaint.neural.kernels.dtm_cpu import PackedDtm, fastest_dtype
 from flowinpaint.neural.kernels.edge_weights_cpu import edge_weights
-from flowinpaint.neural.levels import extend, extended_size, levels_of, per_level
+from flowinpaint.neural.levels import Known, extend, extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import LEVELS
 from flowinpaint.neural.process import predicts_all
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 TILE = 1024
 """Side of a tile's core; with what it reads around itself its activations take some 400 MB."""
-
-Known = tuple[Tensor, Tensor]
-"""A level's f (B, C, h, w) and known (B, 1, h, w) bool."""
 
 
 class CpuInference:

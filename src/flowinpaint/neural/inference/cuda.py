@@ -22,11 +22,11 @@ from flowinpaint.diffusion.kernels.launch import compile_ahead
 from flowinpaint.diffusion.kernels.pyramid_gpu import refine
 from flowinpaint.diffusion.pyramid import image_pyramid, upsample
 from flowinpaint.neural.dtm import STRIDE
-from flowinpaint.neural.inference.cuda_input import Known, prepare
+from flowinpaint.neural.inference.cuda_input import prepare
 from flowinpaint.neural.inference.tiles import tiled_maps
 from flowinpaint.neural.kernels.dtm_gpu import PackedDtm
 from flowinpaint.neural.kernels.edge_weights_gpu import edge_weights
-from flowinpaint.neural.levels import extend, per_level
+from flowinpaint.neural.levels import Known, extend, per_level
 from flowinpaint.neural.model_config import LEVELS
 from flowinpaint.neural.process import edge_weights_of, predicts_all
 

@@ -8,11 +8,8 @@ from torch import Tensor
 from flowinpaint.diffusion.kernels.fsi_gpu import diffuse
 from flowinpaint.diffusion.kernels.pyramid_gpu import pull, push, refine
 from flowinpaint.neural.kernels.dtm_input_gpu import dtm_input, known_sums
-from flowinpaint.neural.levels import extend, extended_size, levels_of, per_level
+from flowinpaint.neural.levels import Known, extend, extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD, NeuroexplicitConfig
-
-Known = tuple[Tensor, Tensor]
-"""A level's f (B, C, h, w) and known (B, 1, h, w) bool."""
 
 
 @torch.no_grad()
