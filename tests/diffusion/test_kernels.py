@@ -6,6 +6,7 @@ Without a CUDA device Triton's interpreter runs the GPU's on the CPU (conftest.p
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -154,6 +155,25 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
+
+
+def test_freshly_compiled_loops_round_as_those_from_the_cache(tmp_path: Path) -> None:
+    backend("cpu")
+    script = """
+import hashlib, torch
+from flowinpaint.diffusion.steady import solve_steady
+from helpers import generator, random_graph
+weights, known = random_graph(1, 24, 20)
+f = torch.randn(1, 2, 24, 20, generator=generator(1))
+solution = solve_steady(f, known.float(), weights.float())
+print(solution.residual, hashlib.sha256(solution.u.numpy().tobytes()).hexdigest())
+"""
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": paths}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    runs = [subprocess.run(command, env=environment, capture_output=True, timeout=300, check=True) for _ in range(2)]
+    assert list(tmp_path.rglob("*.nbc"))  # so the second could load what the first has compiled
+    assert runs[0].stdout == runs[1].stdout
 
 
 def test_without_numba_the_plain_kernels_serve_and_the_extra_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:

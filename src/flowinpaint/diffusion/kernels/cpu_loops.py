@@ -11,6 +11,9 @@ from typing import Any
 from numba import boolean, float32, float64, int64, njit, uintp, void
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": True, "error_model": "numpy"}
+_INNER = {"forceinline": True, **_OPTIONS}
+"""Of functions that compiled ones call: standing apart, the copy just compiled and that of numba's cache round in
+different ways, and a first run differs from the next."""
 
 
 def compiled(arguments: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -32,7 +35,7 @@ def compiled(arguments: str) -> Callable[[Callable[..., None]], Callable[..., No
     return compile_both
 
 
-@njit(**_OPTIONS)
+@njit(**_INNER)
 def _line(v: Any, E: Any, inverse: Any) -> None:
     last = v.shape[0] - 2
     for x in range(2, last + 1):
@@ -41,7 +44,7 @@ def _line(v: Any, E: Any, inverse: Any) -> None:
         v[x] += E[x] * inverse[x] * v[x + 1]
 
 
-@njit(**_OPTIONS)
+@njit(**_INNER)
 def _four_lines(v: Any, E: Any, inverse: Any) -> None:
     """Four independent recurrences at once, so that none waits for its own result."""
     last = v.shape[1] - 2

@@ -44,8 +44,8 @@ def compiled(arguments: str) -> Callable[[Callable[..., None]], Callable[..., No
 
 
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that only compiled ones call."""
-    result: Callable[..., Any] = njit(**_OPTIONS)(function)
+    """A function that only compiled ones call, made part of them: see `cpu_loops`."""
+    result: Callable[..., Any] = njit(forceinline=True, **_OPTIONS)(function)
     return result
 
 
