@@ -21,6 +21,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from flowinpaint.diffusion.grid import inner, pad
 from flowinpaint.diffusion.kernels import reference
+from flowinpaint.diffusion.kernels.recording import record
 from flowinpaint.diffusion.multigrid import Multigrid, build_multigrid
 from flowinpaint.diffusion.stencil import EDGES, divergence, edge_ends
 from flowinpaint.errors import InputError
@@ -196,7 +197,7 @@ class _Iteration:
             return 1
         if self.graph is None:
             self._step()  # compiles what there is to compile
-            self.graph = _record(self._step)
+            self.graph = record(self._step)
             return 1
         steps = min(_UNSEEN_STEPS, at_most)
         for _ in range(steps):
@@ -238,18 +239,6 @@ class _Part(NamedTuple):
         kernels.add_scaled(self.x, alpha, self.p)
         kernels.add_scaled(self.r, alpha, self.q)
         self.norm.copy_(kernels.dot(self.r, self.r).sqrt())
-
-
-def _record(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """A CUDA graph of what `step` launches; unlike `torch.cuda.graph` it leaves PyTorch's cache of memory alone."""
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        graph.capture_begin()
-        step()
-        graph.capture_end()
-    torch.cuda.current_stream().wait_stream(stream)
-    return graph
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:

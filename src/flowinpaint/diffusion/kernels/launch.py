@@ -33,9 +33,15 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) 
         kernel[grid](*arguments, **options)
         return
     looked_at, free = _positions.get(id(kernel)) or _look_at(kernel)
-    features = [
-        (x.dtype, x.data_ptr() % _ALIGNMENT == 0) if isinstance(x := arguments[i], Tensor) else x for i in looked_at
-    ]
+    values, features = list(arguments), list[Any]()
+    for i in looked_at:
+        x = values[i]
+        if isinstance(x, Tensor):
+            # By address: given a tensor, Triton would ask the driver about it at every launch.
+            values[i] = address = x.data_ptr()
+            features.append((x.dtype, address % _ALIGNMENT == 0))
+        else:
+            features.append(x)
     key = (id(kernel), torch.cuda.current_device(), *features, *options.items())
     wanted = getattr(_rehearsal, "wanted", None)
     if wanted is not None:
@@ -48,7 +54,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) 
     if binary is None:
         _binaries[key] = kernel[grid](*arguments, **options)
     else:
-        binary[(*grid, 1, 1)[:3]](*arguments)
+        binary[(*grid, 1, 1)[:3]](*values)
 
 
 def compile_ahead(work: Callable[[], object]) -> None:

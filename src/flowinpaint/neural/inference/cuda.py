@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels.fsi_gpu import diffuse
 from flowinpaint.diffusion.kernels.launch import compile_ahead
 from flowinpaint.diffusion.kernels.pyramid_gpu import refine
+from flowinpaint.diffusion.kernels.recording import Memory, new_memory, record
 from flowinpaint.diffusion.pyramid import image_pyramid, upsample
 from flowinpaint.neural.dtm import STRIDE
 from flowinpaint.neural.inference.cuda_input import prepare
@@ -64,7 +65,7 @@ class CudaInference:
         self._records: OrderedDict[tuple[int, ...], _Record] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self._compiled: set[int] = set()
-        self._pool: Any = None
+        self._memory: Memory | None = None
         self._last: torch.cuda.Event | None = None
         self._lock = threading.Lock()
 
@@ -179,14 +180,13 @@ class CudaInference:
         with torch.inference_mode(False):  # memory that calls of any mode may write to
             image, flow = torch.zeros(B, 3, H, W, device=device), torch.zeros(shape, device=device)
             known = torch.zeros(B, 1, H, W, dtype=torch.bool, device=device)
-        graph = torch.cuda.CUDAGraph()
-        # One pool for all: what a run computes on the way is of no use after it, so the next record may lie there.
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            result = self._fill(image, known, flow)
+        results: list[Tensor] = []
+        # One memory for all: what a run computes on the way is of no use after it, so the next record may lie there.
+        self._memory = self._memory or new_memory()
+        graph = record(lambda: results.append(self._fill(image, known, flow)), self._memory)
         if len(self._records) >= MOST_GRAPHS:
             self._records.popitem(last=False)
-        return _Record(graph, image, known, flow, result)
+        return _Record(graph, image, known, flow, results[-1])
 
     def _replay(self, record: _Record, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
         record.image.copy_(image)
