@@ -27,6 +27,7 @@ from flowinpaint.io import (
     IMAGE_SUFFIXES,
     atomic_path,
     check_flow_writable,
+    check_folder_writable,
     check_image_writable,
     clip_to_format,
     read_flow,
@@ -488,6 +489,19 @@ def test_a_folder_without_permission_is_named_before_anything_is_computed(
         check_flow_writable(tmp_path / "a.flo", 2)
     with pytest.raises(InputError, match=r"a\.png: you may not write to the folder"):
         check_image_writable(tmp_path / "a.png")
+    with pytest.raises(InputError, match=rf"{tmp_path.name}: you may not write to this folder"):
+        check_folder_writable(tmp_path / "a" / "b")
+
+
+def test_a_folder_can_be_made_beneath_folders_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path, tmp_path / "a" / "b", Path("a"), Path()):
+        check_folder_writable(path)
+    for path in (tmp_path / "file", Path("file") / "a"):
+        with pytest.raises(InputError, match="file: is a file; a folder to write to is taken"):
+            check_folder_writable(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_clipping_to_a_format_brings_values_into_its_range(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from flowinpaint.api import inpaint, ready_methods
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.errors import InputError
-from flowinpaint.io import write_flow, write_image, write_mask
+from flowinpaint.io import check_folder_writable, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, fl_outliers
 from flowinpaint.result import Progress
@@ -44,8 +44,7 @@ def run_demo(
     The rows come back with the best first.
     """
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; a folder to write to is taken")
+    check_folder_writable(folder)
     if not 0 < density <= 1:
         raise InputError(f"density: {density} was given; a share above 0 and up to 1 is taken")
     image, truth = sample_scene(seed=seed)

@@ -159,6 +159,16 @@ def check_image_writable(path: StrPath) -> None:
     _check_target(Path(path))
 
 
+def check_folder_writable(path: StrPath) -> None:
+    """Raise InputError if a folder cannot be made at `path` or not be written to, before it takes long to fill it."""
+    path = Path(path)
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise InputError(f"{there}: is a file; a folder to write to is taken")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{there}: you may not write to this folder; another one is taken")
+
+
 def _existing(path: StrPath) -> Path:
     path = Path(path)
     if not path.exists():

@@ -70,7 +70,7 @@ class Result:
 
     flow: (H, W, C) float32, dense, the known vectors unchanged.
     confidence: (H, W) float32 in [0, 1], or None for a method that has none.
-    info: method, device, seconds, iterations, residual, status.
+    info: method, device, seconds, iterations, residual, status; a first call also compiles, within its seconds.
     """
 
     flow: npt.NDArray[np.float32]

@@ -136,6 +136,7 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--devices", "tpu"], "device: 'tpu' was given"),
         (["--density", "0"], "--density: 0 was given"),
         (["-o", "file"], "file: is a file; a folder"),
+        (["-o", "file/in"], "file: is a file; a folder"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

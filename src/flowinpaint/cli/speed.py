@@ -36,7 +36,7 @@ from flowinpaint.evaluation.speed_report import (
     three_figures,
 )
 from flowinpaint.evaluation.speed_sizes import measure_many_sizes
-from flowinpaint.io import atomic_path
+from flowinpaint.io import atomic_path, check_folder_writable
 from flowinpaint.validation import check_device
 
 PAPER_SIZES = "384x384,448x1024,1088x1920"
@@ -91,8 +91,7 @@ def command(
     precisions = parse_precisions(precision)
     if not 0 < density <= 1:
         raise InputError(f"--density: {density:g} was given; a share above 0 and up to 1 is taken")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: is a file; a folder to write to is taken")
+    check_folder_writable(out)
 
     with tempfile.TemporaryDirectory(prefix="flowinpaint-") as folder:
         weights = weights_files(names, Path(folder))
