@@ -13,11 +13,11 @@ from torch import Tensor
 
 from flowinpaint.diffusion.fsi import fsi_cycle_of
 from flowinpaint.diffusion.stencil import divergence
-from flowinpaint.diffusion.tensor import structure_tensor
+from flowinpaint.diffusion.tensor import eigenvalues, structure_tensor
 from flowinpaint.errors import InputError
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from helpers import generator, golden, reference
+from helpers import FLOW_AWARE, generator, golden, reference
 
 ABLATIONS: dict[str, dict[str, Any]] = {
     "full": {},
@@ -342,3 +342,34 @@ def test_learned_kernels_refuse_another_channel_count() -> None:
 def test_impossible_configurations_are_refused(config: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         NeuroexplicitConfig(**config)
+
+
+@pytest.mark.parametrize("config", [{}, {"learn_alpha": False}, FLOW_AWARE])
+def test_a_new_network_diffuses_along_its_directions_more_than_across(config: dict[str, Any]) -> None:
+    net = model(width=8, **config)
+    image, mask, flow = inputs(H=32, W=48)
+    hints = torch.cat([flow / 8, mask], 1) if net.config.flow_aware else None
+    for level, z in enumerate(net.predict(image, hints)):
+        across, along = eigenvalues(net.process(z.detach(), image, level).tensor)
+        larger, smaller = torch.maximum(across, along), torch.minimum(across, along)
+        assert (larger > smaller + 0.1).all()
+        assert larger.mean() > 0.9
+        assert 0.15 < smaller.mean() < 0.3
+
+
+def test_a_new_network_whose_guess_is_good_already_can_still_learn_directions() -> None:
+    """Where both eigenvalues are 1 they have no gradient, and there a network would stay."""
+    net = model(**SMALL, **FLOW_AWARE)
+    image, mask, flow = inputs(H=64, W=96, density=0.01)
+    net(image, mask, flow).sum().backward()
+    heads = (net.dtm.dt4, net.dtm.dt3, net.dtm.dt2, net.dtm.dt1)
+    learned = [float(head.weight.grad[channel].norm()) for head in heads for channel in range(5)]  # type: ignore[index]
+    with torch.no_grad():
+        for head in heads:
+            head.weight[1:3] = 0
+            head.bias[1:3] = 0  # type: ignore[index]
+    net.zero_grad()
+    net(image, mask, flow).sum().backward()
+    stuck = [float(head.weight.grad[channel].norm()) for head in heads for channel in (1, 2, 3, 4)]  # type: ignore[index]
+    assert min(learned) > 1e-4
+    assert max(stuck) < 1e-6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,9 @@ from flowinpaint.neural.process import Process, edge_weights_of, process_of
 
 Backend = Literal["auto", "reference"]
 
+ACROSS_AT_FIRST = 2.0
+"""About what a new network predicts as z of μ1, so that μ1 = 1/5, beside μ2 = 1."""
+
 
 class Neuroexplicit(nn.Module):
     """Image, mask and sparse field to the dense field, at any size; differentiable; known vectors are kept exactly.
@@ -44,8 +47,6 @@ class Neuroexplicit(nn.Module):
     std: Tensor
     segment: int | None = None
     """Steps between the iterates that a diffusion keeps for its gradient (`fsi_cycle`); None for all of them."""
-    backend: Backend = "auto"
-    """"auto" takes the device's fast way where there is one; "reference" always the one written here."""
 
     def __init__(self, config: NeuroexplicitConfig | None = None) -> None:
         super().__init__()
@@ -53,11 +54,25 @@ class Neuroexplicit(nn.Module):
         inputs = 3 + (GUESS_CHANNELS + 1 if self.config.flow_aware else 0)
         self.dtm = DiffusionTensorModule(inputs, self.config.predicted, self.config.width, self.config.decoder_kernel)
         self.lam = nn.Parameter(torch.ones(LEVELS))
+        if self.config.learn_eigenvalues:
+            self._begin_anisotropic()
         if self.config.learn_kernels:
             self.blocks = nn.ModuleList(DiffusionBlocks(n, self.config.channels) for n in self.config.steps)
+        self._backend: Backend = "auto"
         self._engines = Engines()
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+
+    @property
+    def backend(self) -> Backend:
+        """The way of `forward`: "auto" is the device's fast one if there is one, "reference" the one written here."""
+        return self._backend
+
+    @backend.setter
+    def backend(self, value: Backend) -> None:
+        if value not in get_args(Backend):
+            raise InputError(f"backend: {value!r} was given; 'auto' or 'reference' is taken.")
+        self._backend = value
 
     def forward(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
         """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) above 0 where known, flow (B, C, H, W) → (B, C, H, W)."""
@@ -120,6 +135,19 @@ class Neuroexplicit(nn.Module):
             for blocks in self.blocks:
                 assert isinstance(blocks, DiffusionBlocks)
                 blocks.constrain_()
+
+    def _begin_anisotropic(self) -> None:
+        """Let a new network diffuse along its directions more than across.
+
+        Where μ1 = μ2 = 1 neither the direction nor, since μ = 1/(1 + z²/λ²), the eigenvalues have a gradient. A network
+        that begins there learns slowly, or not at all where isotropic diffusion does well at first, as it does from a
+        start that is known everywhere.
+        """
+        first = 1 if self.config.learn_alpha else 0
+        with torch.no_grad():
+            for head in (self.dtm.dt4, self.dtm.dt3, self.dtm.dt2, self.dtm.dt1):
+                assert head.bias is not None
+                head.bias[first], head.bias[first + 1] = ACROSS_AT_FIRST, 0.0
 
     def _hints(self, start: Tensor | None, levels: list[Level]) -> Tensor:
         """What a flow-aware network sees beside the image, (B, 3, H, W): the normalised guess, and the mask."""

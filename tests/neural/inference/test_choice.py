@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.parametrizations import weight_norm
 
+from flowinpaint.errors import InputError
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from helpers import FLOW_AWARE, generator
@@ -40,6 +41,15 @@ def distance(net: Neuroexplicit) -> float:
         slow = net(*inputs())
         net.backend = "auto"
     return float((fast - slow).abs().mean())
+
+
+def test_a_backend_that_is_none_is_refused() -> None:
+    net = model()
+    with pytest.raises(InputError, match="backend: 'Reference' was given; 'auto' or 'reference' is taken"):
+        net.backend = "Reference"  # type: ignore[assignment]
+    assert net.backend == "auto"
+    net.backend = "reference"
+    assert copy.deepcopy(net).backend == "reference"
 
 
 def test_without_gradient_the_cpus_way_is_taken_and_with_it_the_models_own() -> None:
