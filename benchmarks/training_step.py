@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from flowinpaint.errors import InputError
 from flowinpaint.training.config_file import read_config
 from flowinpaint.training.distributed import join
 from flowinpaint.training.loop import build_step
@@ -96,4 +98,7 @@ def _list_kernels(training: TrainingStep) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        sys.exit(f"Error: {error}")

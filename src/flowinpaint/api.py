@@ -93,7 +93,10 @@ def ready_methods() -> list[str]:
 def parameters_of(method: str | Path) -> dict[str, Any]:
     """The parameters that a method takes by name, with their defaults."""
     if not isinstance(method, str | Path):
-        raise InputError(f"method: {method!r} was given; a name or the path of a {WEIGHTS_SUFFIX} file is taken.")
+        raise InputError(
+            f"method: an object of type {type(method).__name__} was given; a name or the path of a {WEIGHTS_SUFFIX} "
+            "file is taken, such as save_model writes."
+        )
     return EXPLICIT[str(method)].parameters if method in EXPLICIT else {}
 
 

@@ -94,15 +94,43 @@ def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.Mon
     assert not (place / "speed/speed.png").exists()
 
 
-def test_stopped_before_the_end_nothing_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopped_before_the_end_what_was_timed_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setitem(api.EXPLICIT, "stopped", api.ExplicitMethod("", stopped))  # type: ignore[arg-type]
-    code, _, stderr = run(*BASIC, "--methods", "stopped")
+    code, stdout, stderr = run(*BASIC, "--methods", "stopped", "--many-sizes", 2)
     assert code == 130
-    assert "Stopped: nothing was written." in stderr
-    assert not list(place.iterdir())
+    assert "Stopped: nothing was timed, nothing is written." in stderr
+    assert not stdout
+    assert not list((place / "speed").iterdir())
+    code, stdout, stderr = run(*BASIC, "--methods", "nearest,stopped", "--many-sizes", 2)
+    assert code == 130
+    assert "Stopped: 1 of 2 were timed, and are written." in stderr
+    assert "sizes in a row" not in stdout
+    content = json.loads((place / "speed/speed.json").read_text())
+    assert [cell["method"] for cell in content["cells"]] == ["nearest"]
+    assert content["cells"][0]["floor"] > 0
+
+
+def test_stopped_among_many_sizes_the_single_ones_are_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(speed_command, "measure_many_sizes", stopped)
+    code, _, stderr = run(*BASIC, "--many-sizes", 2)
+    assert code == 130
+    assert "Stopped: 1 of 1 were timed, and are written." in stderr
+    assert json.loads((place / "speed/speed.json").read_text())["many_sizes"] == []
+
+
+def test_a_method_without_a_network_has_no_floor_in_the_table(place: Path) -> None:
+    save_model(Neuroexplicit(NeuroexplicitConfig(width=2, steps=(1, 1, 1, 1))), "tiny.safetensors")
+    run(*BASIC, "--methods", "nearest,tiny.safetensors", "--precision", "auto")
+    rows = [line.split(" | ") for line in (place / "speed/speed.md").read_text().splitlines() if line.startswith("| ")]
+    floors = {row[0].strip("| "): row[-2:] for row in rows}
+    assert floors["nearest"] == ["–", "– |"]
+    assert float(floors["tiny.safetensors"][0]) > 0
 
 
 def test_sizes_are_height_by_width_and_megapixels_are_wide() -> None:
@@ -137,6 +165,8 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--density", "0"], "--density: 0 was given"),
         (["-o", "file"], "file: is a file; a folder"),
         (["-o", "file/in"], "file: is a file; a folder"),
+        (["--sizes", "40000x30000"], "'40000x30000' was given; HEIGHTxWIDTH"),
+        (["--megapixels", "1e9"], "up to 1000 megapixels"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

@@ -20,11 +20,12 @@ from rich.text import Text
 
 from flowinpaint import api
 from flowinpaint.cli.console import messages, output, say
-from flowinpaint.cli.options import Seed, parse_list
+from flowinpaint.cli.options import parse_list
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.report import TextTable
 from flowinpaint.evaluation.speed import Measurement, measure_cells
 from flowinpaint.evaluation.speed_cells import Precision, Size, cells_of, is_untrained, weights_files
+from flowinpaint.evaluation.speed_floor import Rates
 from flowinpaint.evaluation.speed_plot import can_plot, write_plot
 from flowinpaint.evaluation.speed_report import (
     COUNT_HEADINGS,
@@ -35,13 +36,15 @@ from flowinpaint.evaluation.speed_report import (
     speed_tables,
     three_figures,
 )
-from flowinpaint.evaluation.speed_sizes import measure_many_sizes
+from flowinpaint.evaluation.speed_sizes import SIDES, ManySizes, measure_many_sizes
 from flowinpaint.io import atomic_path, check_folder_writable
 from flowinpaint.validation import check_device
 
 PAPER_SIZES = "384x384,448x1024,1088x1920"
 METHODS = ("neuroexplicit", "laplace-beltrami", "opencv-edgeaware")
 ASPECT = 16 / 9
+MOST_PIXELS = 1_000_000_000
+_UP_TO = "up to 1000 megapixels"
 PRECISIONS: tuple[Precision, ...] = ("auto", "float32")
 
 
@@ -65,12 +68,17 @@ def command(
     ] = "auto,float32",
     repeats: Annotated[int, typer.Option(min=1, help="Calls to time at least; they go on for a second.")] = 7,
     density: Annotated[float, typer.Option(help="Share of the vectors that is given.")] = 0.05,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Decides the scene, its mask and the sizes of --many-sizes.")] = 0,
     memory: Annotated[
         bool, typer.Option("--memory", help="Also measure the memory of the CPU's calls, in processes of their own.")
     ] = False,
     many_sizes: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Also meet N different sizes in a row, and tell what that costs.")
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help=f"Also meet N different sizes of {SIDES[0]} to {SIDES[1]} pixels a side in a row; at what cost?",
+        ),
     ] = 0,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("speed"),
 ) -> None:
@@ -96,6 +104,9 @@ def command(
     with tempfile.TemporaryDirectory(prefix="flowinpaint-") as folder:
         weights = weights_files(names, Path(folder))
         cells = cells_of(names, chosen_sizes, places, precisions)
+        wanted = [(place, name) for place in places for name in names] if many_sizes else []
+        _make(out)
+        measured, rates, many = list[Measurement](), list[Rates](), list[ManySizes]()
         try:
             with _bar(len(cells) + many_sizes * len(names) * len(places)) as advance:
                 measured, rates = measure_cells(
@@ -107,8 +118,8 @@ def command(
                     memory=memory,
                     progress=lambda m: advance(m.cell.text, _outcome(m)),
                 )
-                many = [
-                    measure_many_sizes(
+                for place, name in wanted if len(measured) == len(cells) else []:
+                    row = measure_many_sizes(
                         name,
                         weights[name],
                         place,
@@ -117,13 +128,11 @@ def command(
                         seed=seed,
                         progress=partial(advance, f"{name}, {place}, many sizes", ""),
                     )
-                    for place in places
-                    for name in names
-                    if many_sizes
-                ]
+                    many.append(row)
         except KeyboardInterrupt:
-            say("Stopped:", "yellow", "nothing was written.")
-            raise typer.Exit(130) from None
+            if not measured:
+                say("Stopped:", "yellow", "nothing was timed, nothing is written.")
+                raise typer.Exit(130) from None
 
     tables, grown = speed_tables(measured), growths(measured)
     below = sentences(rates, grown, many)
@@ -149,18 +158,32 @@ def command(
         "speed.json": as_json(settings, measured, rates, grown, many),
         "speed.md": as_markdown(tables, below),
     }
-    written = _write(out, texts)
+    for name, text in texts.items():
+        with atomic_path(out / name) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="")
+    written = [out / name for name in texts]
     if grown and can_plot():
         write_plot(out / "speed.png", grown)
         written.append(out / "speed.png")
     elif grown:
         say("Note:", "yellow", "no plot was drawn; it needs matplotlib, the extra 'plots'.")
     output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
+    if len(measured) < len(cells) or len(many) < len(wanted):
+        say("Stopped:", "yellow", f"{len(measured)} of {len(cells)} were timed, and are written.")
+        raise typer.Exit(130)
     if failed := [m for m in measured if m.error is not None]:
         say("Failed:", "red", f"{len(failed)} of {len(measured)}.")
         for m in failed:
             say("  ", "", f"{m.cell.text}: {m.error}")
         raise typer.Exit(1)
+
+
+def _make(folder: Path) -> None:
+    """Make the folder now: that it cannot be made is to be known before anything is timed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made ({error.strerror}); another folder is taken") from None
 
 
 def parse_sizes(text: str) -> list[Size]:
@@ -169,10 +192,12 @@ def parse_sizes(text: str) -> list[Size]:
     for part in text.split(","):
         with suppress(ValueError):
             height, width = map(int, part.lower().split("x"))
-            if height > 0 and width > 0:
+            if height > 0 and width > 0 and height * width <= MOST_PIXELS:
                 sizes.append((height, width))
                 continue
-        raise InputError(f"--sizes: {part!r} was given; HEIGHTxWIDTH with commas is taken, as in {PAPER_SIZES}")
+        raise InputError(
+            f"--sizes: {part!r} was given; HEIGHTxWIDTH with commas is taken, as in {PAPER_SIZES}, {_UP_TO}"
+        )
     return sizes
 
 
@@ -182,11 +207,13 @@ def parse_megapixels(text: str) -> list[Size]:
     for part in text.split(","):
         with suppress(ValueError):
             pixels = 1e6 * float(part)
-            if 1 <= pixels < math.inf:
+            if 1 <= pixels <= MOST_PIXELS:
                 height = max(1, round(math.sqrt(pixels / ASPECT)))
                 sizes.append((height, round(pixels / height)))
                 continue
-        raise InputError(f"--megapixels: {part!r} was given; positive numbers with commas are taken, as in 0.1,0.4,8")
+        raise InputError(
+            f"--megapixels: {part!r} was given; positive numbers with commas are taken, as in 0.1,0.4,8, {_UP_TO}"
+        )
     return sizes
 
 
@@ -216,14 +243,6 @@ def _bar(total: int) -> Iterator[Callable[[str, str], None]]:
 
 def _outcome(m: Measurement) -> str:
     return "failed" if m.call is None else f"{three_figures(1e3 * m.call.median)} ms"
-
-
-def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        with atomic_path(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="")
-    return [folder / name for name in texts]
 
 
 def _rich_table(table: TextTable) -> Table:

@@ -90,27 +90,32 @@ def measure_cells(
     """Measure each cell, and the rates of each device and type that they compute in.
 
     memory: also that of the CPU's cells, each in a process of its own; a GPU's is always measured. A cell that fails
-    is a measurement with an error.
+    is a measurement with an error. Interrupted (Ctrl-C), it returns those cells that were done, if there are any.
     """
     kinds = list(dict.fromkeys((cell.device, network_dtype(cell)) for cell in cells))
     rates = [measure_rates(torch.device(device), dtype) for device, dtype in kinds]
-    measured = []
-    for cell in cells:
-        given = given_at(cell.height, cell.width, density, seed)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                result = _measure(cell, weights[cell.method], given, repeats, memory)
-            except Exception as error:
-                result = {"error": str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"}
-        notes = list(dict.fromkeys(str(warning.message) for warning in caught))
-        measured.append(Measurement(cell, **result, notes=notes))
-        progress(measured[-1])
-    # Measured again, and the better counts: another program may have been busy at one of the times.
-    rates = [
-        rate.better(measure_rates(torch.device(rate.device), dtype))
-        for rate, (_, dtype) in zip(rates, kinds, strict=True)
-    ]
+    measured: list[Measurement] = []
+    try:
+        for cell in cells:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    given = given_at(cell.height, cell.width, density, seed)
+                    result = _measure(cell, weights[cell.method], given, repeats, memory)
+                except Exception as error:
+                    known = isinstance(error, ValueError)
+                    result = {"error": str(error) if known else f"{type(error).__name__}: {error}"}
+            notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+            measured.append(Measurement(cell, **result, notes=notes))
+            progress(measured[-1])
+        # Measured again, and the better counts: another program may have been busy at one of the times.
+        rates = [
+            rate.better(measure_rates(torch.device(rate.device), dtype))
+            for rate, (_, dtype) in zip(rates, kinds, strict=True)
+        ]
+    except KeyboardInterrupt:
+        if not measured:
+            raise
     by_kind = dict(zip(kinds, rates, strict=True))
     return [_with_floor(m, by_kind[m.cell.device, network_dtype(m.cell)]) for m in measured], rates
 

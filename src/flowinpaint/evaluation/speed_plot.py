@@ -36,6 +36,8 @@ def write_plot(path: Path, grown: Sequence[Growth]) -> None:
     axes.set(xscale="log", yscale="log", xlabel="megapixels", ylabel="milliseconds, median")
     axes.set_xticks([n / 1e6 for n in sizes], [f"{n / 1e6:.2g}" for n in sizes])
     axes.xaxis.minorticks_off()
+    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
     axes.grid(which="both", alpha=0.3)
     axes.legend(fontsize="small")
     with atomic_path(path) as temporary:

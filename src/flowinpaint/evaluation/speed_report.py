@@ -167,8 +167,7 @@ def _row(m: Measurement) -> list[str]:
         "–" if m.memory is None else f"{m.memory / 1e6:.0f}",
         three_figures(operations / 1e9) if operations else "–",
         three_figures(sum(count.bytes for count in m.counts) / 1e6),
-        three_figures(1e3 * m.floor),
-        three_figures(m.call.median / m.floor),
+        *((three_figures(1e3 * m.floor), three_figures(m.call.median / m.floor)) if operations else ("–", "–")),
     ]
 
 

@@ -17,7 +17,7 @@ from flowinpaint.evaluation.speed_floor import timed
 
 STEADY_CALLS = 5
 SIDES = (160, 640)
-"""The least and the largest side that is drawn."""
+"""The least and the largest side that is drawn, whatever sizes the single cells have."""
 
 
 @dataclass(frozen=True)
