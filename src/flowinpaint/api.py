@@ -62,7 +62,9 @@ class NeuralMethod:
 NETWORKS = {
     "neuroexplicit": NeuralMethod(
         "diffusion steered by a network that sees image and field, the flagship",
-        NeuroexplicitConfig(width=48, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter"),
+        NeuroexplicitConfig(
+            width=48, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter", direction_floor=0.01
+        ),
     ),
     "neuroexplicit-paper": NeuralMethod("the same, exactly as in the paper", NeuroexplicitConfig()),
 }

@@ -104,8 +104,8 @@ def test_notes_are_counted_not_repeated(place: Path) -> None:
 def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> None:
     if sys.platform == "win32":
         pytest.skip("Ctrl-C is sent otherwise there")
-    # Slow enough to be caught in the middle: a residual that is never reached.
-    slow = ["--set", "harmonic.tolerance=1e-300", "--set", "harmonic.max_iterations=3000000"]
+    # Long enough to be caught in the middle: many densities, and a residual that is never reached.
+    slow = ["--set", "harmonic.tolerance=1e-300", "--densities", ",".join(map(str, range(1, 100)))]
     command = [sys.executable, "-m", "flowinpaint", "evaluate", "--root", "frames", *BASIC, *slow, "--jobs", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while process.poll() is None and not Path("evaluation/records.jsonl").exists():

@@ -105,6 +105,24 @@ def test_a_zero_vector_gives_a_finite_isotropic_tensor() -> None:
     assert torch.isfinite(zero.grad).all()
 
 
+@given(seeds)
+def test_a_floor_lets_the_anisotropy_fade_with_the_vector_and_bounds_the_gradient(seed: int) -> None:
+    vx, vy = 10 ** torch.empty(2, 1, 1, 8, 8, dtype=torch.float64).uniform_(-6, 1, generator=generator(seed))
+    vx.requires_grad_()
+    mu1, mu2 = torch.full_like(vx, 0.2), torch.ones_like(vx)
+    sharp, faded = (tensor_from_eigen(mu1, mu2, orientation_from_vector(vx, vy, floor)) for floor in (1e-12, 0.01))
+    larger, smaller = eigenvalues(faded)
+    assert (larger <= 1 + 1e-12).all()
+    assert (smaller >= 0.2 - 1e-12).all()
+    squared = vx * vx + vy * vy
+    torch.testing.assert_close(larger - smaller, 0.8 * squared / (squared + 0.01))
+    long = squared > 1
+    for a, b in zip(sharp, faded, strict=True):
+        torch.testing.assert_close(a[long], b[long], rtol=0, atol=0.01)
+    (gradient,) = torch.autograd.grad(faded.a.sum(), vx)
+    assert gradient.abs().max() < 0.8 / math.sqrt(0.01)
+
+
 def test_edge_enhancing_tensor_diffuses_along_an_edge_and_not_across() -> None:
     step = torch.zeros(1, 3, 9, 10, dtype=torch.float64)
     step[..., 5:] = 1

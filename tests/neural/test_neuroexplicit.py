@@ -336,6 +336,8 @@ def test_learned_kernels_refuse_another_channel_count() -> None:
         {"steps": (1, 1, 1, 10**12)},
         {"steps": (1.5, 1, 1, 1)},
         {"channels": 2.5},
+        {"direction_floor": 0},
+        {"direction_floor": float("nan")},
         {"learn_eigenvalues": False, "learn_eigenvectors": False, "learn_alpha": False},
     ],
 )
@@ -344,7 +346,7 @@ def test_impossible_configurations_are_refused(config: dict[str, Any]) -> None:
         NeuroexplicitConfig(**config)
 
 
-@pytest.mark.parametrize("config", [{}, {"learn_alpha": False}, FLOW_AWARE])
+@pytest.mark.parametrize("config", [{}, {"learn_alpha": False}, {**FLOW_AWARE, "direction_floor": 1e-12}])
 def test_a_new_network_diffuses_along_its_directions_more_than_across(config: dict[str, Any]) -> None:
     net = model(width=8, **config)
     image, mask, flow = inputs(H=32, W=48)

@@ -95,9 +95,12 @@ def _deviator_norm(tensor: SymmetricTensor) -> Tensor:
     return torch.sqrt(squared + torch.finfo(squared.dtype).tiny)
 
 
-def orientation_from_vector(vx: Tensor, vy: Tensor) -> Orientation:
-    """Axis of v₁ = (vx, vy)ᵀ / ‖(vx, vy)‖; the vector need not be normalised."""
-    squared = vx * vx + vy * vy + 1e-12
+def orientation_from_vector(vx: Tensor, vy: Tensor, floor: float = 1e-12) -> Orientation:
+    """Axis of v₁ = (vx, vy)ᵀ / ‖(vx, vy)‖; the vector need not be normalised.
+
+    A floor beside ‖(vx, vy)‖² makes the axis, and with it the tensor's anisotropy, fade where the vector does.
+    """
+    squared = vx * vx + vy * vy + floor
     return Orientation((vx * vx - vy * vy) / squared, 2 * vx * vy / squared)
 
 

@@ -51,7 +51,7 @@ def process_of(z: Tensor, image: Tensor, lam: Tensor, config: NeuroexplicitConfi
         mu1 = perona_malik(eigenvalues(structure_tensor(image, config.rho))[0], lam, LAMBDA_FLOOR)
         mu2 = torch.ones_like(mu1)
     if config.learn_eigenvectors:
-        v1 = orientation_from_vector(channels.pop(0), channels.pop(0))
+        v1 = orientation_from_vector(channels.pop(0), channels.pop(0), config.direction_floor)
     else:
         v1 = orientation_of(structure_tensor(image, config.rho))
     D = tensor_from_eigen(mu1, mu2, v1)
@@ -77,7 +77,7 @@ def edge_weights_of(z: Tensor, image: Tensor, lam: Tensor, config: Neuroexplicit
 def _fused_edge_weights(z: Tensor, lam: Tensor, config: NeuroexplicitConfig) -> Tensor:
     from flowinpaint.neural.kernels.edge_weights_function import quarter_edge_weights  # it needs Triton
 
-    weights = quarter_edge_weights(z, lam.float())
+    weights = quarter_edge_weights(z, lam.float(), config.direction_floor)
     if config.time_step == "quarter":
         return weights
     alpha = torch.sigmoid(z[:, :1, :-1, :-1].float()) / 2

@@ -16,14 +16,7 @@ from flowinpaint.neural.inference.cpu import CpuInference
 from flowinpaint.neural.kernels import edge_weights_cpu
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from helpers import generator, sintel
-
-FLAGSHIP: dict[str, Any] = {
-    "decoder_kernel": 2,
-    "flow_aware": True,
-    "start": "pull",
-    "time_step": "quarter",
-}
+from helpers import FLOW_AWARE, generator, sintel
 
 
 def model_of(width: int = 8, **fields: Any) -> Neuroexplicit:
@@ -62,13 +55,15 @@ def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("full_precision")
 class TestAgreement:
     @pytest.mark.parametrize("size", [(1, 1), (5, 40), (33, 70), (130, 94), (40, 300)])
-    @pytest.mark.parametrize("fields", [FLAGSHIP, {}, {**FLAGSHIP, "start": "zero"}, {**FLAGSHIP, "flow_aware": False}])
+    @pytest.mark.parametrize(
+        "fields", [FLOW_AWARE, {}, {**FLOW_AWARE, "start": "zero"}, {**FLOW_AWARE, "flow_aware": False}]
+    )
     def test_at_any_size(self, size: tuple[int, int], fields: dict[str, Any]) -> None:
         compare(model_of(**fields), inputs_of(*size))
 
     @pytest.mark.parametrize("channels", [1, 2, 4])
     def test_with_any_number_of_channels(self, channels: int) -> None:
-        compare(model_of(**FLAGSHIP), inputs_of(40, 52, B=2, C=channels))
+        compare(model_of(**FLOW_AWARE), inputs_of(40, 52, B=2, C=channels))
 
     @pytest.mark.parametrize(
         "change",
@@ -79,32 +74,32 @@ class TestAgreement:
             {"learn_beta": True, "steps": (2, 2, 2, 2)},  # not stable, so not for long
         ],
     )
-    @pytest.mark.parametrize("fields", [{}, FLAGSHIP])
+    @pytest.mark.parametrize("fields", [{}, FLOW_AWARE])
     def test_for_every_ablation(self, change: dict[str, Any], fields: dict[str, Any]) -> None:
         compare(model_of(**(fields | change)), inputs_of(70, 61))
 
     @pytest.mark.parametrize("density", [0.0, 3e-4, 1.0])
     def test_with_few_vectors_or_all(self, density: float) -> None:
-        compare(model_of(**FLAGSHIP), inputs_of(70, 300, density=density))
+        compare(model_of(**FLOW_AWARE), inputs_of(70, 300, density=density))
 
     def test_in_tiles(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cpu, "TILE", 48)
-        compare(model_of(**FLAGSHIP), inputs_of(150, 170))
+        compare(model_of(**FLOW_AWARE), inputs_of(150, 170))
 
     def test_without_numba(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in (fsi_cpu, pyramid_cpu, edge_weights_cpu):
             monkeypatch.setattr(module, "loops", None)
-        for fields in (FLAGSHIP, {}):
+        for fields in (FLOW_AWARE, {}):
             compare(model_of(**fields), inputs_of(50, 60))
 
     def test_unknown_vectors_may_be_nan(self) -> None:
         image, mask, flow = inputs_of(50, 60)
-        engine = CpuInference(model_of(**FLAGSHIP))
+        engine = CpuInference(model_of(**FLOW_AWARE))
         holes = torch.where(mask > 0, flow, torch.nan)
         assert torch.equal(engine(image, mask, holes), engine(image, mask, flow))
 
     def test_a_batch_is_its_images(self) -> None:
-        engine, inputs = CpuInference(model_of(**FLAGSHIP)), inputs_of(40, 66, B=3)
+        engine, inputs = CpuInference(model_of(**FLOW_AWARE)), inputs_of(40, 66, B=3)
         together = engine(*inputs)
         for b in range(3):
             torch.testing.assert_close(together[b : b + 1], engine(*(x[b : b + 1] for x in inputs)))
@@ -112,7 +107,7 @@ class TestAgreement:
 
 @torch.no_grad()
 def test_a_model_takes_this_way_and_follows_its_weights() -> None:
-    model, inputs = model_of(**FLAGSHIP), inputs_of(48, 64)
+    model, inputs = model_of(**FLOW_AWARE), inputs_of(48, 64)
     model.backend = "auto"
     before = model(*inputs)
     assert torch.equal(before, CpuInference(model)(*inputs))
@@ -127,7 +122,7 @@ def test_a_model_takes_this_way_and_follows_its_weights() -> None:
 def test_inputs_stay_as_they_are() -> None:
     inputs = inputs_of(48, 64)
     copies = [x.clone() for x in inputs]
-    for fields in (FLAGSHIP, {}):
+    for fields in (FLOW_AWARE, {}):
         CpuInference(model_of(**fields))(*inputs)
         assert all(torch.equal(a, b) for a, b in zip(inputs, copies, strict=True))
 
@@ -135,13 +130,13 @@ def test_inputs_stay_as_they_are() -> None:
 @torch.no_grad()
 def test_inputs_that_want_a_gradient_are_taken_where_none_is_computed() -> None:
     image, mask, flow = inputs_of(48, 64)
-    engine = CpuInference(model_of(**FLAGSHIP))
+    engine = CpuInference(model_of(**FLOW_AWARE))
     expected = engine(image, mask, flow)
     assert torch.equal(engine(image.requires_grad_(), mask, flow.requires_grad_()), expected)
 
 
 def test_several_threads_may_call_at_once() -> None:
-    engine, inputs = CpuInference(model_of(**FLAGSHIP)), [inputs_of(48 + 16 * k, 64) for k in range(4)]
+    engine, inputs = CpuInference(model_of(**FLOW_AWARE)), [inputs_of(48 + 16 * k, 64) for k in range(4)]
     expected = [engine(*x) for x in inputs]
     with ThreadPoolExecutor(4) as pool:
         for ours, alone in zip(pool.map(lambda x: engine(*x), inputs), expected, strict=True):
@@ -151,7 +146,7 @@ def test_several_threads_may_call_at_once() -> None:
 @torch.no_grad()
 def test_a_real_frame_in_half_precision_is_within_a_hundredth_of_a_pixel() -> None:
     image, flow, mask = sintel("ambush_4_f0004", "05")
-    model = model_of(width=16, **FLAGSHIP)
+    model = model_of(width=16, **FLOW_AWARE)
     inputs = (
         torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 255,
         torch.from_numpy(mask)[None, None],

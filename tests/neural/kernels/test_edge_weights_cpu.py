@@ -14,11 +14,11 @@ from helpers import generator
 
 @pytest.mark.parametrize("size", [(2, 2), (3, 9), (17, 2), (24, 31)])
 @pytest.mark.parametrize("time_step", ["quarter", "bound"])
-@pytest.mark.parametrize("share", [1, 1 << 15])
+@pytest.mark.parametrize(("share", "floor"), [(1, 0.3), (1 << 15, 1e-12)])
 def test_agrees_with_the_reference(
-    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], time_step: Any, share: int
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], time_step: Any, share: int, floor: float
 ) -> None:
-    config = NeuroexplicitConfig(time_step=time_step)
+    config = NeuroexplicitConfig(time_step=time_step, direction_floor=floor)
     z = torch.randn(2, 5, *size, generator=generator(3)) * 3
     z[:, 3:, 0, 0] = 0  # a vector without direction
     expected = edge_weights_of(z, z[:, :3], torch.tensor(0.7), config)

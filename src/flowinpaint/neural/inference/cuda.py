@@ -121,9 +121,9 @@ class CudaInference:
         config, lam = self.config, self._lam.detach()
         dtype = torch.float16 if config.start == "pull" else torch.float32
         if predicts_all(config) and config.time_step == "quarter":
-            return edge_weights(maps, lam, size, count, dtype)
+            return edge_weights(maps, lam, size, count, config.direction_floor, dtype)
         if predicts_all(config) and count == LEVELS:
-            return edge_weights(maps, lam, size, count, dtype, _bounds(maps, size))
+            return edge_weights(maps, lam, size, count, config.direction_floor, dtype, _bounds(maps, size))
         images = image_pyramid(image, count)
         sizes = [x.shape[-2:] for x in images]
         z = [

@@ -26,5 +26,5 @@ def edge_weights(z: Tensor, image: Tensor | None, lam: Tensor, config: Neuroexpl
     tau = paper_time_step(alpha[..., :-1, :-1]) if config.time_step == "bound" else z.new_full((B, 1, 1, 1), QUARTER)
     per_square = 1 / (float(lam) ** 2 + LAMBDA_FLOOR)
     out = z.new_empty(B, 4, H, W)
-    in_strips(loops.edge_weights, H, z.numel(), alpha, z.contiguous(), tau, per_square, out)
+    in_strips(loops.edge_weights, H, z.numel(), alpha, z.contiguous(), tau, per_square, config.direction_floor, out)
     return out

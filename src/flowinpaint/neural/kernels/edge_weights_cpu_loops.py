@@ -17,11 +17,11 @@ def _diffusivity(g: Any, z: Any, per_square: Any) -> None:
 
 
 @inner
-def _tensor(a: Any, b: Any, c: Any, mu1: Any, mu2: Any, vx: Any, vy: Any) -> None:
-    """D = (a b; b c) in a row of cells."""
+def _tensor(a: Any, b: Any, c: Any, mu1: Any, mu2: Any, vx: Any, vy: Any, fade: Any) -> None:
+    """D = (a b; b c) in a row of cells; fade: the floor beside ‖v‖²."""
     half = float32(0.5)
     for x in range(uintp(a.shape[0])):
-        inverse = float32(1) / (vx[x] * vx[x] + vy[x] * vy[x] + float32(1e-12))
+        inverse = float32(1) / (vx[x] * vx[x] + vy[x] * vy[x] + fade)
         cos2, sin2 = (vx[x] * vx[x] - vy[x] * vy[x]) * inverse, float32(2) * vx[x] * vy[x] * inverse
         mean, radius = half * (mu1[x] + mu2[x]), half * (mu1[x] - mu2[x])
         a[x], b[x], c[x] = mean + radius * cos2, radius * sin2, mean - radius * cos2
@@ -40,8 +40,8 @@ def _cell_weights(a: Any, b: Any, c: Any, alpha: Any, tau: Any, last: Any) -> No
     alpha[last], a[last], b[last], c[last] = 0, 0, 0, 0
 
 
-@compiled("aaafaii")
-def edge_weights(alpha: Any, z: Any, tau: Any, per_square: Any, out: Any, start: int, stop: int) -> None:
+@compiled("aaaffaii")
+def edge_weights(alpha: Any, z: Any, tau: Any, per_square: Any, fade: Any, out: Any, start: int, stop: int) -> None:
     """z: the last four channels are μ₁, μ₂ and v; tau (B, 1, 1, 1); per_square: 1 / λ²."""
     B, _, H, W = out.shape
     first, one = z.shape[1] - 4, uintp(1)
@@ -53,7 +53,7 @@ def edge_weights(alpha: Any, z: Any, tau: Any, per_square: Any, out: Any, start:
             if y < H - 1:
                 _diffusivity(mu1, z[k, first, y], per_square)
                 _diffusivity(mu2, z[k, first + 1, y], per_square)
-                _tensor(a, b, c, mu1, mu2, z[k, first + 2, y], z[k, first + 3, y])
+                _tensor(a, b, c, mu1, mu2, z[k, first + 2, y], z[k, first + 3, y], fade)
                 d[:] = alpha[k, 0, y]
                 _cell_weights(a, b, c, d, tau[k, 0, 0, 0], W - 1)
             else:

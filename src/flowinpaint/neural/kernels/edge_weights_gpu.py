@@ -32,6 +32,7 @@ def edge_weights(
     lam: Tensor,
     size: tuple[int, int],
     levels: int,
+    direction_floor: float,
     dtype: torch.dtype = torch.float16,
     tau: Tensor | None = None,
 ) -> list[Tensor]:
@@ -40,7 +41,7 @@ def edge_weights(
     maps: coarse to fine, (B, hp, wp, n) of one floating type, the first five of the n channels being α, μ₁, μ₂ and v;
     each half the size of the next, and the last at least `size`, that of the finest level. There are four with n = 8,
     and levels coarser than the first average it; or one with any n for one level. lam: (len(maps),) float32, λ of each
-    map. tau: (levels, B) float32, from coarse to fine; by default 1/4.
+    map. direction_floor: what stands beside ‖v‖². tau: (levels, B) float32, from coarse to fine; by default 1/4.
     """
     _check(maps, lam, size, levels, tau)
     maps = [_with_whole_pixels(z) for z in maps]
@@ -70,6 +71,7 @@ def edge_weights(
             Wp,
             levels,
             LAMBDA_FLOOR,
+            direction_floor,
             QUARTER,
             len(maps),
             fine.stride(2),
@@ -81,7 +83,7 @@ def edge_weights(
     return [out[at : at + B * 4 * h * w].view(B, 4, h, w) for at, (h, w) in zip(starts[:-1], sizes, strict=True)]
 
 
-def gradients(z: Tensor, lam: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+def gradients(z: Tensor, lam: Tensor, gradient: Tensor, direction_floor: float) -> tuple[Tensor, Tensor]:
     """What the gradient (B, 4, h, w) of one level's weights makes of z (B, h, w, n) and of lam: (B, h, w, 5) and ()."""
     z, gradient = _with_whole_pixels(z), gradient.contiguous()
     B, h, w, _ = z.shape
@@ -100,6 +102,7 @@ def gradients(z: Tensor, lam: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]
             h,
             w,
             LAMBDA_FLOOR,
+            direction_floor,
             QUARTER,
             z.stride(2),
             _BLOCK,

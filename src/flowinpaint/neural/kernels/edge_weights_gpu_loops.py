@@ -48,14 +48,17 @@ def _channels(z):
 
 
 @triton.jit
-def _cell(z0, z1, z2, z3, z4, lam2, inside):
-    """What a cell adds to its horizontal, vertical and two diagonal edges; nothing where there is no cell."""
+def _cell(z0, z1, z2, z3, z4, lam2, fade, inside):
+    """What a cell adds to its horizontal, vertical and two diagonal edges; nothing where there is no cell.
+
+    fade: the floor beside ‖v‖².
+    """
     sigma = tl.sigmoid(z0)
     # Both eigenvalues λ² / (λ² + z²) by one division, halved, since only (μ₁ ± μ₂)/2 are needed.
     d1, d2 = lam2 + z1 * z1, lam2 + z2 * z2
     common = 0.5 * lam2 / (d1 * d2)
     xx, yy = z3 * z3, z4 * z4
-    mean, radius = common * (d2 + d1), common * (d2 - d1) / (xx + yy + 1e-12)
+    mean, radius = common * (d2 + d1), common * (d2 - d1) / (xx + yy + fade)
     r, b = radius * (xx - yy), radius * (2.0 * z3 * z4)
     delta = sigma * mean + (1.0 - sigma) * tl.abs(b)
     half = tl.where(inside, 0.5, 0.0)
@@ -63,10 +66,10 @@ def _cell(z0, z1, z2, z3, z4, lam2, inside):
 
 
 @triton.jit
-def _cell_at(z, y, x, h, w, row, lam2, PITCH: tl.constexpr):
+def _cell_at(z, y, x, h, w, row, lam2, fade, PITCH: tl.constexpr):
     exists = (y >= 0) & (y < h - 1) & (x >= 0) & (x < w - 1)
     z0, z1, z2, z3, z4 = _load(z, y * row + x, exists, PITCH)
-    return _cell(z0, z1, z2, z3, z4, lam2, exists)
+    return _cell(z0, z1, z2, z3, z4, lam2, fade, exists)
 
 
 @triton.jit
@@ -79,7 +82,7 @@ def _store(out, plane, inside, scale, east, south, south_east, south_west):
 
 
 @triton.jit
-def _walk(z, out, y, x, h, w, row, lam2, scale, PITCH: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr):
+def _walk(z, out, y, x, h, w, row, lam2, fade, scale, PITCH: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr):
     """The edges of ROWS rows of pixels from (y, x), two columns to a lane.
 
     A pixel's edges need its own cell, the one above and the one to the left; walking down, and with two columns at
@@ -87,13 +90,13 @@ def _walk(z, out, y, x, h, w, row, lam2, scale, PITCH: tl.constexpr, ROWS: tl.co
     """
     even, plane = x + 2 * tl.arange(0, PAIRS), h.to(tl.int64) * w
     y += tl.zeros_like(even)  # the interpreter takes no scalar in a mask
-    even_above, _, _, _ = _cell_at(z, y - 1, even, h, w, row, lam2, PITCH)
-    odd_above, _, _, _ = _cell_at(z, y - 1, even + 1, h, w, row, lam2, PITCH)
+    even_above, _, _, _ = _cell_at(z, y - 1, even, h, w, row, lam2, fade, PITCH)
+    odd_above, _, _, _ = _cell_at(z, y - 1, even + 1, h, w, row, lam2, fade, PITCH)
     for step in tl.static_range(ROWS):
         i = y + step
-        _, left_s, _, left_sw = _cell_at(z, i, even - 1, h, w, row, lam2, PITCH)
-        even_e, even_s, even_se, even_sw = _cell_at(z, i, even, h, w, row, lam2, PITCH)
-        odd_e, odd_s, odd_se, _ = _cell_at(z, i, even + 1, h, w, row, lam2, PITCH)
+        _, left_s, _, left_sw = _cell_at(z, i, even - 1, h, w, row, lam2, fade, PITCH)
+        even_e, even_s, even_se, even_sw = _cell_at(z, i, even, h, w, row, lam2, fade, PITCH)
+        odd_e, odd_s, odd_se, _ = _cell_at(z, i, even + 1, h, w, row, lam2, fade, PITCH)
         at, inside = out + i * w + even, i < h
         _store(at, plane, inside & (even < w), scale, even_e + even_above, even_s + left_s, even_se, left_sw)
         _store(at + 1, plane, inside & (even < w - 1), scale, odd_e + odd_above, odd_s + even_s, odd_se, even_sw)
@@ -101,7 +104,7 @@ def _walk(z, out, y, x, h, w, row, lam2, scale, PITCH: tl.constexpr, ROWS: tl.co
 
 
 @triton.jit
-def _average(z, out, y, x, depth, h, w, row, lam2, scale, LANES: tl.constexpr):
+def _average(z, out, y, x, depth, h, w, row, lam2, fade, scale, LANES: tl.constexpr):
     """The edges of a row of pixels of the level `depth` above a map, from the averages of its blocks of 2^depth.
 
     Blocks at the border that lack pixels belong to no cell. Twelve loads are in flight together.
@@ -120,11 +123,11 @@ def _average(z, out, y, x, depth, h, w, row, lam2, scale, LANES: tl.constexpr):
             z_left += _load_all(z, q - (1 << depth), left)
     share = 0.25 / (half * half)
     z0, z1, z2, z3, z4 = _channels(z_own * share)
-    east, south, south_east, _ = _cell(z0, z1, z2, z3, z4, lam2, own)
+    east, south, south_east, _ = _cell(z0, z1, z2, z3, z4, lam2, fade, own)
     z0, z1, z2, z3, z4 = _channels(z_above * share)
-    upper, _, _, _ = _cell(z0, z1, z2, z3, z4, lam2, above)
+    upper, _, _, _ = _cell(z0, z1, z2, z3, z4, lam2, fade, above)
     z0, z1, z2, z3, z4 = _channels(z_left * share)
-    _, beside, _, south_west = _cell(z0, z1, z2, z3, z4, lam2, left)
+    _, beside, _, south_west = _cell(z0, z1, z2, z3, z4, lam2, fade, left)
     plane = h.to(tl.int64) * w
     _store(out + y * w + x, plane, x < w, scale, east + upper, south + beside, south_east, south_west)
 
@@ -154,6 +157,7 @@ def all_levels(
     Wp,
     levels,
     floor,
+    fade,
     time_step,
     MAPS: tl.constexpr,
     PITCH: tl.constexpr,
@@ -189,13 +193,15 @@ def all_levels(
     lam_here = tl.load(lam + MAPS - 1 - source)
     lam2, y, x = lam_here * lam_here + floor, number // beside, number % beside
     if shift == source:
-        _walk(z, out, y * ROWS, x * 2 * PAIRS, h, w, row, lam2, scale, PITCH, ROWS, PAIRS)
+        _walk(z, out, y * ROWS, x * 2 * PAIRS, h, w, row, lam2, fade, scale, PITCH, ROWS, PAIRS)
     elif MAPS > 1:
-        _average(z, out, y, x * PAIRS, shift - source, h, w, row, lam2, scale, PAIRS)
+        _average(z, out, y, x * PAIRS, shift - source, h, w, row, lam2, fade, scale, PAIRS)
 
 
 @triton.jit(do_not_specialize=["h", "w"])
-def backward(z, lam, gradient, grad_z, grad_lam, h, w, floor, time_step, PITCH: tl.constexpr, BLOCK: tl.constexpr):
+def backward(
+    z, lam, gradient, grad_z, grad_lam, h, w, floor, fade, time_step, PITCH: tl.constexpr, BLOCK: tl.constexpr
+):
     """The dz of a block of cells, and its share of dλ; gradient (B, 4, h, w), grad_z (B, h, w, 5)."""
     image, plane = tl.program_id(1).to(tl.int64), h.to(tl.int64) * w
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -216,7 +222,7 @@ def backward(z, lam, gradient, grad_z, grad_lam, h, w, floor, time_step, PITCH: 
     sigma = tl.sigmoid(z0)
     q1, q2 = 1.0 / (lam2 + z1 * z1), 1.0 / (lam2 + z2 * z2)
     mean, radius = 0.5 * lam2 * (q1 + q2), 0.5 * lam2 * (q1 - q2)
-    inverse = 1.0 / (z3 * z3 + z4 * z4 + 1e-12)
+    inverse = 1.0 / (z3 * z3 + z4 * z4 + fade)
     cos2, sin2 = (z3 * z3 - z4 * z4) * inverse, 2.0 * z3 * z4 * inverse
     b = radius * sin2
 
