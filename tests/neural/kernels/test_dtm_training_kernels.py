@@ -28,7 +28,7 @@ def trainable(monkeypatch: pytest.MonkeyPatch) -> TrainableDtm:
         monkeypatch.setattr(dtm_training_sums, "_PROGRAMS", 9)  # the interpreter runs them one after the other
     torch.manual_seed(0)
     dtm = DiffusionTensorModule(6, Z, W, 2).half().float()
-    return TrainableDtm(dtm.to(DEVICE), torch.float16)
+    return TrainableDtm(dtm.to(DEVICE), torch.float16, torch.float16)
 
 
 def field(channels: int, scale: int = 1, seed: int = 0) -> Tensor:

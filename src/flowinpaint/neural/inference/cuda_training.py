@@ -1,6 +1,8 @@
 """A model's fast way on CUDA with its gradient: the same kernels as without, and those that go back.
 
-The gradient is for the model's weights, not for image and field: what the network sees is made without a graph.
+The gradient is for the model's weights, not for image and field: what the network sees is made without a graph. The
+network computes in float16, as it does without gradient: in bfloat16 its rounding would change the gradient by some per
+cent. What goes back is bfloat16, for its range.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
 class CudaTraining:
     """A model on CUDA whose network runs in half precision, for float32 fields."""
 
-    def __init__(self, model: Neuroexplicit, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(
+        self, model: Neuroexplicit, dtype: torch.dtype = torch.float16, gradients: torch.dtype = torch.bfloat16
+    ) -> None:
         self._model, self._dtype = model, dtype
-        self._dtm = TrainableDtm(model.dtm, dtype)
+        self._dtm = TrainableDtm(model.dtm, dtype, gradients)
 
     def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
         """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W)."""

@@ -30,9 +30,12 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 class PackedDtm:
-    """A `DiffusionTensorModule` with its weights laid out for the kernels, in float16 or bfloat16."""
+    """A `DiffusionTensorModule` with its weights laid out for the kernels, in float16 or bfloat16.
 
-    def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype) -> None:
+    The maps are of another type where one is given.
+    """
+
+    def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype, maps_dtype: torch.dtype | None = None) -> None:
         if dtype not in HALVES:
             raise InputError(f"dtype: {dtype} was given; torch.float16 or torch.bfloat16 is taken.")
         inputs = dtm.cnv0.in_channels
@@ -41,7 +44,7 @@ class PackedDtm:
                 f"dtm: {inputs} channels to {dtm.out_channels} were given; at most {CHANNELS} to at most "
                 f"{MOST_PREDICTED} are taken."
             )
-        self.dtype, self.channels = dtype, dtm.out_channels
+        self.dtype, self.maps_dtype, self.channels = dtype, maps_dtype or dtype, dtm.out_channels
         self._weights = PackedParameters(dtm, forward_matrices, dtype)
         self._biases = PackedParameters(dtm, forward_biases, torch.float32)
 
@@ -86,7 +89,7 @@ class PackedDtm:
             taps1 = self._tap_products(up1, x0)
             kept.update(x0=x0, x1=x1, x2=x2, up3=up3, up2=up2, up1=up1)
         del x0, x1, x2, up3, up2
-        maps = [x.new_empty(B, H // s, W // s, CHANNELS) for s in (8, 4, 2, 1)]
+        maps = [x.new_empty(B, H // s, W // s, CHANNELS, dtype=self.maps_dtype) for s in (8, 4, 2, 1)]
         # Of the finest level, one in four of the pixels of a square to a tile.
         tiles = sum(ceil_div(B * H * W // s**2, _SUMMED) for s in (8, 4, 2, 2, 2, 2, 2))
         launch(

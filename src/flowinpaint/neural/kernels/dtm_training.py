@@ -2,6 +2,9 @@
 
 The gradients of activations are products of pixels with matrices as the activations are (`dtm_gpu`); those of weights
 are sums over all pixels, each of which several programs share, in parts that are then added in a fixed order.
+
+Activations and gradients may be of two types: the rounding of activations decides how exact a gradient is, its own
+hardly matters, but gradients need the range of bfloat16.
 """
 
 from __future__ import annotations
@@ -41,10 +44,11 @@ _TILES = {
 class TrainableDtm:
     """A `DiffusionTensorModule` whose maps, and their gradient for its parameters, our kernels compute."""
 
-    def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype) -> None:
-        self.dtm = dtm
-        self.network = PackedDtm(dtm, dtype)
-        self.transposed = PackedParameters(dtm, backward_matrices, dtype)
+    def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype, gradients: torch.dtype) -> None:
+        """dtype: of input and activations, float16 or bfloat16; gradients: of maps and gradients, not less wide."""
+        self.dtm, self.gradients = dtm, gradients
+        self.network = PackedDtm(dtm, dtype, gradients)
+        self.transposed = PackedParameters(dtm, backward_matrices, gradients)
         self.sums = GradientSums(dtm)
 
     def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -79,7 +83,7 @@ class _Backward:
     """One pass from the maps' gradients to the parameters'."""
 
     def __init__(self, trainable: TrainableDtm) -> None:
-        self.weights, self.sums = trainable.transposed, trainable.sums
+        self.weights, self.sums, self.dtype = trainable.transposed, trainable.sums, trainable.gradients
         self.channels = trainable.dtm.out_channels
 
     def run(self, x: Tensor, a: dict[str, Tensor], dz: list[Tensor]) -> list[Tensor]:
@@ -110,7 +114,7 @@ class _Backward:
 
     def _through_head(self, maker: str, dz: Tensor, active: Tensor) -> Tensor:
         B, H, W, C = active.shape
-        out, weight = torch.empty_like(active), self.weights["dt1"]
+        out, weight = torch.empty_like(active, dtype=self.dtype), self.weights["dt1"]
         columns = min(_COLUMNS, triton.next_power_of_2(C))
         tile, warps, stages = _TILES["head"]
         grid = (triton.cdiv(B * H * W, tile), triton.cdiv(C, columns))
@@ -138,7 +142,7 @@ class _Backward:
 
     def _through_convolution(self, name: str, maker: str, g: Tensor, active: Tensor) -> Tensor:
         B, H, W, C = g.shape
-        out = torch.empty_like(active)
+        out = torch.empty_like(active, dtype=self.dtype)
         N = out.shape[3]
         tile, warps, stages = _TILES["convolution"]
         grid = (triton.cdiv(B * H * W, tile), triton.cdiv(N, _COLUMNS))
@@ -168,7 +172,7 @@ class _Backward:
     def _through_stride(self, name: str, maker: str, g: Tensor, active: Tensor, skipped: Tensor) -> Tensor:
         """skipped: what comes through the skip connection, or the finest dz, from which it is made."""
         B, h, w, C = g.shape
-        out = torch.empty_like(active)
+        out = torch.empty_like(active, dtype=self.dtype)
         N = out.shape[3]
         tile, warps, stages = _TILES["strided"]
         grid = (triton.cdiv(B * h * w, tile), triton.cdiv(N, _COLUMNS), 4)
@@ -210,7 +214,7 @@ class _Backward:
         skip: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         B, h, w, A = upper.shape
-        out, skipped = torch.empty_like(upper), torch.empty_like(upper if skip is None else skip)
+        out, skipped = (torch.empty_like(x, dtype=self.dtype) for x in (upper, upper if skip is None else skip))
         C, skips = g.shape[3], 0 if skip is None else skip.shape[3]
         tile, warps, stages = _TILES["upsampling"]
         grid = (triton.cdiv(B * h * w, tile), triton.cdiv(A + skips, _COLUMNS))

@@ -200,6 +200,24 @@ def upsampling_gradient(
     _store_active(out, active, sums, tl.program_id(0), at, acc, inside[:, None] & (n < A)[None, :], n, A)
 
 
+@triton.jit
+def _add_product(acc, a, b, T: tl.constexpr, TURNED: tl.constexpr):
+    """Add aᵀ b to acc, or bᵀ a where turned.
+
+    The factor that is converted to T stands second: as the first it would not be loaded ahead of its use.
+    """
+    return tl.dot(tl.trans(b), a.to(T), acc) if TURNED else tl.dot(tl.trans(a), b.to(T), acc)
+
+
+@triton.jit
+def _store_sums(out, acc, row, column, is_row, is_column, N, TURNED: tl.constexpr):
+    """Write acc, which may be turned, to rows and columns of a matrix of N columns."""
+    if TURNED:
+        tl.store(out + row[None, :] * N + column[:, None], acc, is_row[None, :] & is_column[:, None])
+    else:
+        tl.store(out + row[:, None] * N + column[None, :], acc, is_row[:, None] & is_column[None, :])
+
+
 @triton.jit(do_not_specialize=["pixels", "H", "W", "stride", "chunks"])
 def weight_gradient(
     source,
@@ -222,13 +240,16 @@ def weight_gradient(
     other is (B, H/stride, W/stride, N). For SIDE = 3 source (B, H, W, C) is read at the taps of a 3×3; for SIDE = 2 at
     the four pixels under other's.
     """
+    # Of two types the gradient's, which is not float16: that would be too narrow for it.
+    T: tl.constexpr = other.dtype.element_ty if source.dtype.element_ty == tl.float16 else source.dtype.element_ty
+    TURNED: tl.constexpr = source.dtype.element_ty != T
     BLOCKS: tl.constexpr = (C + ROWS - 1) // ROWS
     tap, block = tl.program_id(0) // BLOCKS, tl.program_id(0) % BLOCKS
     dy, dx = tap // SIDE - SIDE // 3, tap % SIDE - SIDE // 3
     h, w = H // stride, W // stride
     c = block * ROWS + tl.arange(0, ROWS)
     n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    acc = tl.zeros([ROWS, COLUMNS], tl.float32)
+    acc = tl.zeros([COLUMNS, ROWS] if TURNED else [ROWS, COLUMNS], tl.float32)
     part = tl.program_id(2)
     for chunk in range(part * chunks, part * chunks + chunks):
         start = chunk * PIXELS
@@ -240,10 +261,9 @@ def weight_gradient(
         a = tl.load(source + rows[:, None] + c[None, :], valid[:, None] & (c < C)[None, :], 0.0)
         there = other + tl.cast(m, tl.int64)[:, None] * N + n[None, :]
         b = tl.load(there, inside[:, None] & (n < N)[None, :], 0.0)
-        acc = tl.dot(tl.trans(a), b, acc)
+        acc = _add_product(acc, a, b, T, TURNED)
     out += tl.cast(part, tl.int64) * SIDE * SIDE * C * N
-    at = (tap * C + c)[:, None] * N + n[None, :]
-    tl.store(out + at, acc, (c < C)[:, None] & (n < N)[None, :])
+    _store_sums(out, acc, tap * C + c, n, c < C, n < N, N, TURNED)
 
 
 @triton.jit(do_not_specialize=["pixels", "H", "W", "chunks"])
@@ -265,11 +285,13 @@ def taps_weight_gradient(
 
     The other factor is the concatenation of upper (B, H, W, A) and skipped (B, H, W, B).
     """
+    T: tl.constexpr = upper.dtype.element_ty if source.dtype.element_ty == tl.float16 else source.dtype.element_ty
+    TURNED: tl.constexpr = source.dtype.element_ty != T
     k = tl.arange(0, 128)
     dy, dx = k // 8 // 3 - 1, k // 8 % 3 - 1
     N: tl.constexpr = A + B
     n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    acc = tl.zeros([128, COLUMNS], tl.float32)
+    acc = tl.zeros([COLUMNS, 128] if TURNED else [128, COLUMNS], tl.float32)
     part = tl.program_id(1)
     for chunk in range(part * chunks, part * chunks + chunks):
         start = chunk * PIXELS
@@ -284,9 +306,9 @@ def taps_weight_gradient(
             beside = skipped + tl.cast(m, tl.int64)[:, None] * B + (n - A)[None, :]
             there = tl.where((n < A)[None, :], there, beside)
         b = tl.load(there, inside[:, None] & (n < N)[None, :], 0.0)
-        acc = tl.dot(tl.trans(a), b, acc)
+        acc = _add_product(acc, a, b, T, TURNED)
     out += tl.cast(part, tl.int64) * 72 * N
-    tl.store(out + k[:, None] * N + n[None, :], acc, (k < 72)[:, None] & (n < N)[None, :])
+    _store_sums(out, acc, k, n, k < 72, n < N, N, TURNED)
 
 
 @triton.jit(do_not_specialize=["count"])
