@@ -30,6 +30,7 @@ from flowinpaint.io import (
     check_folder_writable,
     check_image_writable,
     clip_to_format,
+    make_folder,
     read_flow,
     read_image,
     read_mask,
@@ -502,6 +503,17 @@ def test_a_folder_can_be_made_beneath_folders_only(tmp_path: Path, monkeypatch: 
         with pytest.raises(InputError, match="file: is a file; a folder to write to is taken"):
             check_folder_writable(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+    assert make_folder("a/b") == Path("a/b")
+    assert make_folder("a/b").is_dir()
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(InputError, match=r"b: cannot be made \(No space left on device\); another folder is taken"):
+        make_folder(tmp_path / "b")
 
 
 def test_clipping_to_a_format_brings_values_into_its_range(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from flowinpaint.api import inpaint, ready_methods
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.errors import InputError
-from flowinpaint.io import check_folder_writable, write_flow, write_image, write_mask
+from flowinpaint.io import check_folder_writable, make_folder, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, fl_outliers
 from flowinpaint.result import Progress
@@ -61,7 +61,7 @@ def run_demo(
         flows[method] = result.flow
 
     rows.sort(key=lambda row: row.epe)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_image(folder / "image.png", image)
     write_flow(folder / "truth.flo", truth)
     write_flow(folder / "given.flo", given)

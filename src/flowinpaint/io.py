@@ -159,8 +159,19 @@ def check_image_writable(path: StrPath) -> None:
     _check_target(Path(path))
 
 
+def make_folder(path: StrPath) -> Path:
+    """Make a folder, unless it is there, before it takes long to fill it; InputError if it cannot be written to."""
+    path = Path(path)
+    check_folder_writable(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be made ({error.strerror}); another folder is taken") from None
+    return path
+
+
 def check_folder_writable(path: StrPath) -> None:
-    """Raise InputError if a folder cannot be made at `path` or not be written to, before it takes long to fill it."""
+    """Raise InputError if it is plain that no folder at `path` could be written to."""
     path = Path(path)
     there = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not there.is_dir():

@@ -37,7 +37,7 @@ from flowinpaint.evaluation.speed_report import (
     three_figures,
 )
 from flowinpaint.evaluation.speed_sizes import SIDES, ManySizes, measure_many_sizes
-from flowinpaint.io import atomic_path, check_folder_writable
+from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.validation import check_device
 
 PAPER_SIZES = "384x384,448x1024,1088x1920"
@@ -99,13 +99,12 @@ def command(
     precisions = parse_precisions(precision)
     if not 0 < density <= 1:
         raise InputError(f"--density: {density:g} was given; a share above 0 and up to 1 is taken")
-    check_folder_writable(out)
 
     with tempfile.TemporaryDirectory(prefix="flowinpaint-") as folder:
         weights = weights_files(names, Path(folder))
         cells = cells_of(names, chosen_sizes, places, precisions)
         wanted = [(place, name) for place in places for name in names] if many_sizes else []
-        _make(out)
+        make_folder(out)
         measured, rates, many = list[Measurement](), list[Rates](), list[ManySizes]()
         try:
             with _bar(len(cells) + many_sizes * len(names) * len(places)) as advance:
@@ -176,14 +175,6 @@ def command(
         for m in failed:
             say("  ", "", f"{m.cell.text}: {m.error}")
         raise typer.Exit(1)
-
-
-def _make(folder: Path) -> None:
-    """Make the folder now: that it cannot be made is to be known before anything is timed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror}); another folder is taken") from None
 
 
 def parse_sizes(text: str) -> list[Size]:

@@ -15,7 +15,7 @@ from flowinpaint.data.folder import Sample, density_label, file_hash, find_sampl
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.jobs import Job, check_processes, run_jobs
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store
-from flowinpaint.io import StrPath, check_folder_writable
+from flowinpaint.io import StrPath, make_folder
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX
 from flowinpaint.validation import check_device
 from flowinpaint.version import __version__
@@ -173,8 +173,6 @@ def failures(records: Iterable[Record]) -> list[Record]:
 
 def _folder(out: Path, root: Path) -> Path:
     """The folder to write to, made if need be, and not where it would be taken for a data set."""
-    check_folder_writable(out)
     if out.resolve().is_relative_to(root.resolve()):
         raise InputError(f"{out}: lies in the root {root}; a folder outside of it is taken")
-    out.mkdir(parents=True, exist_ok=True)
-    return out
+    return make_folder(out)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.integers import ceil_div, power_of_two
 from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.kernels import dtm_training_loops
 from flowinpaint.neural.kernels.dtm_gpu import PackedDtm, pieces
@@ -115,9 +115,9 @@ class _Backward:
     def _through_head(self, maker: str, dz: Tensor, active: Tensor) -> Tensor:
         B, H, W, C = active.shape
         out, weight = torch.empty_like(active, dtype=self.dtype), self.weights["dt1"]
-        columns = min(_COLUMNS, triton.next_power_of_2(C))
+        columns = min(_COLUMNS, power_of_two(C))
         tile, warps, stages = _TILES["head"]
-        grid = (triton.cdiv(B * H * W, tile), triton.cdiv(C, columns))
+        grid = (ceil_div(B * H * W, tile), ceil_div(C, columns))
         sums = torch.empty(grid[0], C, device=dz.device)
         launch(
             dtm_training_loops.head_gradient,
@@ -145,7 +145,7 @@ class _Backward:
         out = torch.empty_like(active, dtype=self.dtype)
         N = out.shape[3]
         tile, warps, stages = _TILES["convolution"]
-        grid = (triton.cdiv(B * H * W, tile), triton.cdiv(N, _COLUMNS))
+        grid = (ceil_div(B * H * W, tile), ceil_div(N, _COLUMNS))
         sums = torch.empty(grid[0], N, device=g.device)
         launch(
             dtm_training_loops.convolution_gradient,
@@ -175,7 +175,7 @@ class _Backward:
         out = torch.empty_like(active, dtype=self.dtype)
         N = out.shape[3]
         tile, warps, stages = _TILES["strided"]
-        grid = (triton.cdiv(B * h * w, tile), triton.cdiv(N, _COLUMNS), 4)
+        grid = (ceil_div(B * h * w, tile), ceil_div(N, _COLUMNS), 4)
         sums = torch.empty(4 * grid[0], N, device=g.device)
         made = skipped.shape[3] == CHANNELS
         launch(
@@ -217,7 +217,7 @@ class _Backward:
         out, skipped = (torch.empty_like(x, dtype=self.dtype) for x in (upper, upper if skip is None else skip))
         C, skips = g.shape[3], 0 if skip is None else skip.shape[3]
         tile, warps, stages = _TILES["upsampling"]
-        grid = (triton.cdiv(B * h * w, tile), triton.cdiv(A + skips, _COLUMNS))
+        grid = (ceil_div(B * h * w, tile), ceil_div(A + skips, _COLUMNS))
         sums = torch.empty(grid[0], A, device=g.device)
         launch(
             dtm_training_loops.upsampling_gradient,
@@ -255,8 +255,8 @@ class _Backward:
         pixels, N = other.numel() // other.shape[3], other.shape[3]
         rows, columns = block(C), block(N)
         taken, warps, stages = _TILES["weight" if rows * columns <= 64 * 64 else "large weight"]
-        chunks = triton.cdiv(triton.cdiv(pixels, taken), parts)
-        grid = (side**2 * triton.cdiv(C, rows), triton.cdiv(N, columns), parts)
+        chunks = ceil_div(ceil_div(pixels, taken), parts)
+        grid = (side**2 * ceil_div(C, rows), ceil_div(N, columns), parts)
         launch(
             dtm_training_loops.weight_gradient,
             grid,
@@ -284,8 +284,8 @@ class _Backward:
         skips = 0 if skip is None else skip.shape[3]
         columns = block(A + skips)
         taken, warps, stages = _TILES["taps weight"]
-        chunks = triton.cdiv(triton.cdiv(B * H * W, taken), parts)
-        grid = (triton.cdiv(A + skips, columns), parts)
+        chunks = ceil_div(ceil_div(B * H * W, taken), parts)
+        grid = (ceil_div(A + skips, columns), parts)
         launch(
             dtm_training_loops.taps_weight_gradient,
             grid,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-import triton
 from torch import Tensor
 
 from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.integers import ceil_div, power_of_two
 from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.kernels import dtm_training_loops
 from flowinpaint.neural.kernels.dtm_gpu_packing import (
@@ -58,7 +58,7 @@ class GradientSums:
     def gradients(self) -> list[Tensor]:
         """The parts added up, as the module's parameters are shaped and ordered."""
         out = torch.empty(sum(self._sizes), device=self._memory.device)
-        grid = (triton.cdiv(out.numel(), 256),)
+        grid = (ceil_div(out.numel(), 256),)
         launch(
             dtm_training_loops.gather_sums,
             grid,
@@ -75,7 +75,7 @@ class GradientSums:
 
 def block(channels: int) -> int:
     """Channels of a tile of a weight's gradient: as many as 128, where they fill the last by three quarters."""
-    return 64 if 0 < channels % 128 <= 64 else min(128, triton.next_power_of_2(channels))
+    return 64 if 0 < channels % 128 <= 64 else min(128, power_of_two(channels))
 
 
 def _tiles(name: str, rows: int, columns: int) -> int:
