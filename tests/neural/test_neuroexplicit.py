@@ -360,7 +360,7 @@ def test_a_new_network_diffuses_along_its_directions_more_than_across(config: di
 
 
 def test_a_new_network_whose_guess_is_good_already_can_still_learn_directions() -> None:
-    """Where both eigenvalues are 1 they have no gradient, and there a network would stay."""
+    """Where both eigenvalues are 1, neither they nor the directions have a gradient."""
     net = model(**SMALL, **FLOW_AWARE)
     image, mask, flow = inputs(H=64, W=96, density=0.01)
     net(image, mask, flow).sum().backward()

@@ -139,9 +139,8 @@ class Neuroexplicit(nn.Module):
     def _begin_anisotropic(self) -> None:
         """Let a new network diffuse along its directions more than across.
 
-        Where μ1 = μ2 = 1 neither the direction nor, since μ = 1/(1 + z²/λ²), the eigenvalues have a gradient. A network
-        that begins there learns slowly, or not at all where isotropic diffusion does well at first, as it does from a
-        start that is known everywhere.
+        From a start that is known everywhere, isotropic diffusion, with which it would begin otherwise, is worse than
+        none. The network then learns to switch it off, μ₁ = μ₂ = 0, where μ = 1/(1 + z²/λ²) has no gradient, and stays.
         """
         first = 1 if self.config.learn_alpha else 0
         with torch.no_grad():
