@@ -14,6 +14,8 @@ settings.register_profile("flowinpaint", deadline=None, derandomize=True)
 settings.load_profile("flowinpaint")
 # The tests run in parallel processes, one per core.
 torch.set_num_threads(1)
+# A reference in float32 is that: by default cuDNN convolves with factors of 10 bits.
+torch.backends.cudnn.allow_tf32 = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -59,6 +59,7 @@ def test_graphs_of_one_memory_share_it_and_the_cache_is_kept() -> None:
         assert (out == 9).all()
 
 
+@pytest.mark.filterwarnings("ignore:The CUDA Graph is empty")  # of the attempt that found no memory
 def test_a_full_cache_is_emptied_when_memory_runs_out() -> None:
     x, out = filled(64)
     torch.empty(512 * MEGABYTES, dtype=torch.uint8, device="cuda")  # free again, but in the cache

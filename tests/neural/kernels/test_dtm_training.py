@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flowinpaint.neural.dtm import DiffusionTensorModule
 from helpers import generator
+from rounded_dtm import rounded_gradients
 
 pytest.importorskip("triton")
 from flowinpaint.neural.kernels import dtm_gpu, dtm_training, dtm_training_sums
@@ -56,14 +57,18 @@ def channels_last(x: Tensor, dtype: torch.dtype) -> Tensor:
     return F.pad(x.permute(0, 2, 3, 1), (0, 8 - x.shape[1])).to(dtype).contiguous()
 
 
-def distances(
+def too_far(
     dtm: DiffusionTensorModule, x: Tensor, dz: list[Tensor], dtype: torch.dtype, gradients: torch.dtype
-) -> dict[str, float]:
-    """How far our gradient is from PyTorch's, for each parameter."""
+) -> dict[str, tuple[float, float]]:
+    """Parameters whose gradient is farther from the exact one than rounding explains, with both distances."""
     ours = _gradients(TrainableDtm(dtm, dtype, gradients), x, dz)
     exact = torch.autograd.grad(dtm.double()(x.double()), list(dtm.parameters()), [z.double() for z in dz])
-    names = [name for name, _ in dtm.named_parameters()]
-    return {name: float((a - b).norm() / b.norm()) for name, a, b in zip(names, ours, exact, strict=True)}
+    rounded = rounded_gradients(dtm, x, dz, dtype, gradients)
+    found = {
+        name: (float((a - b).norm() / b.norm()), float((r - b).norm() / b.norm()))
+        for (name, _), a, b, r in zip(dtm.named_parameters(), ours, exact, rounded, strict=True)
+    }
+    return {name: (own, rounding) for name, (own, rounding) in found.items() if own > 1.5 * rounding + 5e-4}
 
 
 def _gradients(trainable: TrainableDtm, x: Tensor, dz: list[Tensor]) -> tuple[Tensor, ...]:
@@ -88,8 +93,7 @@ def test_gradients_are_the_modules(
     gradients: torch.dtype,
 ) -> None:
     dtm = module(in_channels, out_channels, width, decoder_kernel)
-    found = distances(dtm, *problem(dtm, size, batch), torch.float16, gradients)
-    assert max(found.values()) < (6e-3 if gradients == torch.bfloat16 else 3e-3), found
+    assert not too_far(dtm, *problem(dtm, size, batch), torch.float16, gradients)
 
 
 def test_the_parameters_of_the_step_are_used() -> None:
@@ -106,11 +110,10 @@ def test_the_parameters_of_the_step_are_used() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("width", "decoder_kernel"), [(48, 2), (44, 1)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 6e-3), (torch.bfloat16, 1e-2)])
-def test_gradients_on_the_device(width: int, decoder_kernel: int, dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_on_the_device(width: int, decoder_kernel: int, dtype: torch.dtype) -> None:
     dtm = module(6, 5, width, decoder_kernel)
-    found = distances(dtm, *problem(dtm, (128, 208), 3), dtype, torch.bfloat16)
-    assert max(found.values()) < tolerance, found
+    assert not too_far(dtm, *problem(dtm, (128, 208), 3), dtype, torch.bfloat16)
 
 
 @pytest.mark.gpu
