@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.kernels import fsi_reference
+from flowinpaint.diffusion.pyramid import refine
 from flowinpaint.diffusion.stencil import divergence
 from helpers import generator
 
@@ -58,6 +59,35 @@ def test_any_shape_and_tile(
     monkeypatch.setattr(fsi_gpu, "_inference_tile", lambda *_: fsi_gpu._Tile(*tile, 128))
     u, known, weights = problem(*shape)
     assert_equals_the_reference(u, known, None if isotropic else weights, steps, 1e-11)
+
+
+@pytest.mark.parametrize("isotropic", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "steps", "tile"),
+    [
+        ((1, 1, 1, 1), 2, (2, 4, 2)),
+        ((2, 3, 3, 5), 0, (2, 4, 2)),
+        ((2, 3, 3, 5), 4, (2, 4, 2)),
+        ((1, 2, 10, 33), 5, (2, 4, 2)),
+        ((1, 1, 13, 34), 3, (4, 4, 3)),
+    ],
+)
+def test_from_the_next_coarser_field(
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, int, int, int],
+    steps: int,
+    tile: tuple[int, int, int],
+    isotropic: bool,
+) -> None:
+    monkeypatch.setattr(fsi_gpu, "_inference_tile", lambda *_: fsi_gpu._Tile(*tile, 128))
+    f, known, weights = problem(*shape, density=0.3)
+    B, C, H, W = shape
+    coarse = problem(B, C, -(-H // 2), -(-W // 2), seed=1)[0]
+    given = f.masked_fill(~known, torch.nan)
+    ours = fsi_gpu.diffuse_finer(coarse, given, known, None if isotropic else weights, steps)
+    start = refine(coarse, f, known.to(f))
+    expected = fsi_reference.diffuse(start, known, None if isotropic else weights, steps) if steps else start
+    torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-10)
 
 
 def test_single_precision_with_weights_in_half_precision() -> None:

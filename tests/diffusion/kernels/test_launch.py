@@ -17,10 +17,10 @@ from flowinpaint.diffusion.kernels.pyramid_gpu import refine
 
 
 class Kernel:
-    """Of the parameters (tensor, constant, number), the number being free; `calls` has what was compiled and run."""
+    """Of the parameters (tensor, number, constant), the number being free; `calls` has what was compiled and run."""
 
     def __init__(self) -> None:
-        self.params = [SimpleNamespace(num=i, do_not_specialize=i == 2) for i in range(3)]
+        self.params = [SimpleNamespace(num=i, do_not_specialize=i == 1) for i in range(3)]
         self.calls: list[tuple[Any, ...]] = []
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., Any]:
@@ -37,7 +37,7 @@ class Kernel:
     def binary(self) -> Any:
         class Binary:
             def __getitem__(_, grid: tuple[int, ...]) -> Callable[..., None]:  # noqa: N805
-                return lambda *arguments: self.calls.append(("run", grid, arguments[1:]))
+                return lambda *arguments, stream: self.calls.append(("run", grid, arguments[1:]))
 
         return Binary()
 
@@ -46,24 +46,26 @@ class Kernel:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(launch, "JITFunction", Kernel)
     monkeypatch.setattr(launch, "_binaries", {})
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    active = SimpleNamespace(get_current_stream=lambda device: 0)
+    monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: torch.zeros(0).get_device())
     return Kernel()
 
 
 def test_a_binary_is_taken_again_whatever_the_free_number(kernel: Kernel) -> None:
     x = torch.zeros(4)
-    launch.launch(kernel, (5,), x, 8, 1, num_warps=4)
-    launch.launch(kernel, (6, 2), x + 1, 8, 16, num_warps=4)
-    assert kernel.calls == [("compiled", (5,), (8, 1), {"num_warps": 4}), ("run", (6, 2, 1), (8, 16))]
+    launch.launch(kernel, (5,), x, 1, 8, num_warps=4)
+    launch.launch(kernel, (6, 2), x + 1, 16, 8, num_warps=4)
+    assert kernel.calls == [("compiled", (5,), (1, 8), {"num_warps": 4}), ("run", (6, 2, 1), (16, 8))]
 
 
 def test_another_constant_type_alignment_option_or_a_long_number_is_compiled(kernel: Kernel) -> None:
     x = torch.zeros(8)
-    for arguments in ((x, 8, 1), (x, 9, 1), (x.half(), 8, 1), (x[1:], 8, 1), (None, 8, 1), (x, 8, 2**31)):
+    for arguments in ((x, 1, 8), (x, 1, 9), (x.half(), 1, 8), (x[1:], 1, 8), (x, 2**31, 8)):
         launch.launch(kernel, (1,), *arguments, num_warps=4)
-    launch.launch(kernel, (1,), x, 8, 1, num_warps=8)
-    assert [call[0] for call in kernel.calls] == ["compiled"] * 7
-    launch.launch(kernel, (1,), x[4:], 8, 1, num_warps=4)  # sixteen bytes on
+    launch.launch(kernel, (1,), x, 1, 8, num_warps=8)
+    assert [call[0] for call in kernel.calls] == ["compiled"] * 6
+    launch.launch(kernel, (1,), x[4:], 1, 8, num_warps=4)  # sixteen bytes on
     assert kernel.calls[-1][0] == "run"
 
 
@@ -73,20 +75,20 @@ def test_what_a_rehearsal_met_is_there(kernel: Kernel, monkeypatch: pytest.Monke
 
     def work() -> None:
         for number in (1, 2):
-            launch.launch(kernel, (1,), x, 8, number)
+            launch.launch(kernel, (1,), x, number, 8)
         assert not kernel.calls
 
     launch.compile_ahead(work)
     assert [call[0] for call in kernel.calls] == ["compiled"]
-    launch.launch(kernel, (7,), torch.zeros(4), 8, 3)
-    assert kernel.calls[-1] == ("run", (7, 1, 1), (8, 3))
+    launch.launch(kernel, (7,), torch.zeros(4), 3, 8)
+    assert kernel.calls[-1] == ("run", (7, 1, 1), (3, 8))
 
     def fail() -> None:
         raise ValueError
 
     with pytest.raises(ValueError):
         launch.compile_ahead(fail)
-    launch.launch(kernel, (7,), torch.zeros(4), 8, 4)
+    launch.launch(kernel, (7,), torch.zeros(4), 4, 8)
     assert kernel.calls[-1][0] == "run"
 
 

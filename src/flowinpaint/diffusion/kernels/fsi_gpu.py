@@ -16,6 +16,7 @@ from torch import Tensor
 
 from flowinpaint.diffusion.kernels import fsi_gpu_loops
 from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.diffusion.kernels.pyramid_gpu import refine
 from flowinpaint.integers import ceil_div
 
 
@@ -47,6 +48,16 @@ def diffuse(u: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Ten
         return advance(u, u, None, known, weights, range(steps))[1]
 
 
+def diffuse_finer(coarse: Tensor, f: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Tensor:
+    """`diffuse` from what `refine` makes of the next coarser field and of f where known; the first launch makes it."""
+    if not steps:
+        return refine(coarse, f, known)
+    coarse, f, known = coarse.contiguous(), f.contiguous(), known.contiguous()
+    weights = None if weights is None else weights.contiguous()
+    with torch.cuda.device_of(f):
+        return advance(f, f, None, known, weights, range(steps), coarse=coarse)[1]
+
+
 def advance(
     previous: Tensor,
     u: Tensor,
@@ -55,8 +66,9 @@ def advance(
     weights: Tensor | None,
     steps: range,
     iterates: Tensor | None = None,
+    coarse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Take steps forwards, as in `fsi_reference`."""
+    """Take steps forwards, as in `fsi_reference`; u is f where known, and what comes from `coarse` elsewhere, if so."""
     if not steps:
         return previous, u
     plan = _Plan(u, known, weights, _KEEPING if iterates is not None else _inference_tile(u, weights), len(steps))
@@ -66,11 +78,11 @@ def advance(
         n = piece[-1] - steps.start
         if iterates is None:
             before, out = pairs[i % 2]  # the last launch's are read, those before it are free again
-            plan.take_steps(u, previous, piece, out, before, f=f)
+            plan.take_steps(u, previous, piece, out, before, f=f, coarse=coarse)
         else:
             out, before = iterates[n] if n < len(iterates) else torch.empty_like(u), iterates[n - 1] if n else u
             plan.take_steps(u, previous, piece, out, None, f=f, kept=iterates, origin=steps.start)
-        previous, u, f = before, out, None
+        previous, u, f, coarse = before, out, None, None
     return previous, u
 
 
@@ -105,10 +117,13 @@ def retreat(
 def _inference_tile(u: Tensor, weights: Tensor | None) -> _Tile:
     """The fastest tile (on an H200) for fields like u; one shape for all, so that no size compiles anything anew.
 
-    Small images are bound by the launches and want few. On larger ones a wide halo costs more than it saves, but the
-    largest are bound by memory, and weights are half of what is read.
+    Small images are bound by the launches and want few, fewest where no graph is recorded that will launch them. On
+    larger ones a wide halo costs more than it saves, but the largest are bound by memory, and weights are half of what
+    is read.
     """
     pixels = u.shape[0] * u.shape[2] * u.shape[3]
+    if pixels <= 1 << 19 and u.is_cuda and not torch.cuda.is_current_stream_capturing():
+        return _Tile(4, 8, 8, 64)
     if pixels <= 1 << 16:
         return _Tile(4, 8, 8 if pixels <= 1 << 14 else 6, 64)
     return _Tile(4, 8, 4 if weights is None or pixels <= 1 << 19 else 5, 64)
@@ -173,6 +188,7 @@ class _Plan:
         f: Tensor | None = None,
         grad_f: Tensor | None = None,
         kept: Tensor | None = None,
+        coarse: Tensor | None = None,
         origin: int = 0,
     ) -> None:
         """One launch for each two channels; steps that go down are those of the adjoint."""
@@ -183,6 +199,7 @@ class _Plan:
                 self.grid,
                 u,
                 previous,
+                coarse,
                 f,
                 grad_f,
                 self.known,

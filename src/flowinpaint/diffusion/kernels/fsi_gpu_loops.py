@@ -13,11 +13,14 @@ def _gamma(step, T: tl.constexpr):
 
 @triton.jit(
     do_not_specialize=["channel", "channels", "halo", "first", "count", "origin", "slots", "H", "W"],
-    do_not_specialize_on_alignment=["u", "previous", "f", "grad_f", "known", "w", "kept", "out", "out_previous"],
+    do_not_specialize_on_alignment=(
+        ["u", "previous", "coarse", "f", "grad_f", "known", "w", "kept", "out", "out_previous"]
+    ),
 )
 def take_steps(
     u,
     previous,
+    coarse,
     f,
     grad_f,
     known,
@@ -44,7 +47,8 @@ def take_steps(
 
     Forwards from u_l and u_{l-1} to u_{l+count}. Backwards, A being symmetric, the same from s_{l+1} and s_{l+2} to
     s_{l+1-count}, with other factors, and down to the start, l = 0, which is its own predecessor and free everywhere.
-    What step l yields is kept in slot (l - origin) mod slots.
+    What step l yields is kept in slot (l - origin) mod slots. With `coarse`, the next coarser level's field, u counts
+    only where known, and the start elsewhere is interpolated.
     """
     T: tl.constexpr = u.dtype.element_ty
     y, x = tile.corner(halo, R, G)
@@ -54,9 +58,14 @@ def take_steps(
     if w is not None:
         w += image * 4 * plane
     operator, fixed = tile.edges(w, y, x, H, W, T, R, G), tile.fixed(known + image * plane, y, x, H, W, R)
-    new = tile.load(u + start, y, x, H, W, CHANNELS, R)
-    # Loaded even where it is u itself: of two names for one tuple Triton 3.6 carries only one through a loop.
-    old = tile.load(previous + start, y, x, H, W, CHANNELS, R)
+    # Both are loaded even where they are the same: of two names for one tuple Triton 3.6 carries one through a loop.
+    if coarse is None:
+        new = tile.load(u + start, y, x, H, W, CHANNELS, R)
+        old = tile.load(previous + start, y, x, H, W, CHANNELS, R)
+    else:
+        coarse += (image * channels + channel) * (tl.cast((H + 1) // 2, tl.int64) * ((W + 1) // 2))
+        new = tile.refined(coarse, u + start, fixed, y, x, H, W, CHANNELS, R)
+        old = tile.refined(coarse, previous + start, fixed, y, x, H, W, CHANNELS, R)
     if f is not None:
         # Where known, u_{l-1} has no effect: there it carries what the first step puts in place.
         given = tile.load(f + start, y, x, H, W, CHANNELS, R)

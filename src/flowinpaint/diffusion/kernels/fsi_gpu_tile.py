@@ -13,6 +13,8 @@ Pixels beyond the image stay zero; a tile that has a ring of them all around is 
 import triton
 import triton.language as tl
 
+from flowinpaint.diffusion.kernels.pyramid_gpu_loops import upsampled
+
 
 @triton.jit
 def corner(halo, R: tl.constexpr, G: tl.constexpr):
@@ -138,6 +140,20 @@ def load(field, y, x, H, W, CHANNELS: tl.constexpr, R: tl.constexpr):
     for c in tl.static_range(CHANNELS):
         for r in tl.static_range(R):
             values += (tl.load(field + c * plane + r * W + at, (y + r >= 0) & (y + r < H) & column, 0.0),)
+    return values
+
+
+@triton.jit
+def refined(coarse, f, fixed, y, x, H, W, CHANNELS: tl.constexpr, R: tl.constexpr):
+    """A level's start on the tile: f where it is fixed, elsewhere the next coarser field; zero beyond the image."""
+    h, w = (H + 1) // 2, (W + 1) // 2
+    plane, coarse_plane, at, values = tl.cast(H, tl.int64) * W, tl.cast(h, tl.int64) * w, y * W + x, ()
+    column = (x >= 0) & (x < W)
+    for c in tl.static_range(CHANNELS):
+        for r in tl.static_range(R):
+            inside = (y + r >= 0) & (y + r < H) & column
+            given = tl.load(f + c * plane + r * W + at, inside & fixed[r], 0.0)
+            values += (tl.where(fixed[r], given, upsampled(coarse + c * coarse_plane, w, h, w, y + r, x, inside)),)
     return values
 
 

@@ -15,46 +15,55 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from torch import Tensor
+from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-_ALIGNMENT = 16
+_MISALIGNED = 16 - 1
+"""The bits of an address that are zero at multiples of 16 bytes."""
 _LARGEST = 2**31 - 1
 _MOST_COMPILERS = 8
 _binaries: dict[tuple[Any, ...], Any] = {}
-_positions: dict[int, tuple[list[int], list[int]]] = {}
-"""By a kernel's id, for its hash takes long: which arguments decide about its binary, and which numbers do not."""
+_numbers: dict[int, tuple[int, int]] = {}
+"""By a kernel's id, for its hash takes long: where the numbers that do not decide about its binary begin and end."""
 _rehearsal = threading.local()
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) -> None:
-    """`kernel[grid](*arguments, **options)`, with all of the kernel's arguments by position."""
+    """`kernel[grid](*arguments, **options)` on the tensors' device, which is the current one.
+
+    All of the kernel's arguments are given by position: tensors (or None), free numbers, and what it is compiled for.
+    """
     if not isinstance(kernel, JITFunction):  # Triton's interpreter
         kernel[grid](*arguments, **options)
         return
-    looked_at, free = _positions.get(id(kernel)) or _look_at(kernel)
-    values, features = list(arguments), list[Any]()
-    for i in looked_at:
-        x = values[i]
-        if isinstance(x, Tensor):
-            # By address: given a tensor, Triton would ask the driver about it at every launch.
-            values[i] = address = x.data_ptr()
-            features.append((x.dtype, address % _ALIGNMENT == 0))
-        else:
-            features.append(x)
-    key = (id(kernel), torch.cuda.current_device(), *features, *options.items())
+    begin, end = _numbers.get(id(kernel)) or _look_at(kernel)
     wanted = getattr(_rehearsal, "wanted", None)
+    device = arguments[0].get_device() if wanted is None else torch.cuda.current_device()
+    # By address: given a tensor, Triton would ask the driver about it at every launch.
+    addresses: list[int | None] = []
+    features: list[Any] = [id(kernel), device, *options.items()]
+    bits = 0
+    for x in arguments[:begin]:
+        if x is None:
+            addresses.append(None)
+            features.append(None)
+        else:
+            address = x.data_ptr()
+            addresses.append(address)
+            features.append(x.dtype)
+            bits |= address
+    if bits & _MISALIGNED:
+        features += [address is None or address & _MISALIGNED == 0 for address in addresses]
+    key = (*features, *arguments[end:])
     if wanted is not None:
         wanted.setdefault(key, (kernel, grid, arguments, options))
         return
     binary = _binaries.get(key)
-    for i in free:
-        if arguments[i] > _LARGEST:  # a 64-bit number, for which the kernel is compiled anew
-            binary = None
-    if binary is None:
+    if binary is None or max(arguments[begin:end]) > _LARGEST:  # a 64-bit number, for which it is compiled anew
         _binaries[key] = kernel[grid](*arguments, **options)
     else:
-        binary[(*grid, 1, 1)[:3]](*values)
+        stream = driver.active.get_current_stream(device)
+        binary[(*grid, 1, 1)[:3]](*addresses, *arguments[begin:], stream=stream)
 
 
 def compile_ahead(work: Callable[[], object]) -> None:
@@ -80,7 +89,8 @@ def compile_ahead(work: Callable[[], object]) -> None:
             _binaries[key] = binary
 
 
-def _look_at(kernel: JITFunction[Any]) -> tuple[list[int], list[int]]:
+def _look_at(kernel: JITFunction[Any]) -> tuple[int, int]:
     free = [parameter.num for parameter in kernel.params if parameter.do_not_specialize]
-    _positions[id(kernel)] = [parameter.num for parameter in kernel.params if parameter.num not in free], free
-    return _positions[id(kernel)]
+    assert free == list(range(free[0], free[-1] + 1)), "the free numbers come one after the other"
+    _numbers[id(kernel)] = free[0], free[-1] + 1
+    return _numbers[id(kernel)]

@@ -20,7 +20,7 @@ def _block_sum(x, SIDE: tl.constexpr):
 
 
 @triton.jit
-def _upsampled(u, pitch, h, w, y, x, inside):
+def upsampled(u, pitch, h, w, y, x, inside):
     """Bilinear interpolation by two of u, h by w pixels with rows `pitch` apart, at the fine pixels (y, x)."""
     i, j = y // 2, x // 2
     beside_i = tl.minimum(tl.maximum(i + 2 * (y % 2) - 1, 0), h - 1)
@@ -79,7 +79,7 @@ def _fill(coarser, field, mask, h, w, LEVEL: tl.constexpr, SIDE: tl.constexpr):
     inside = (y <= ((h - 1) >> LEVEL)) & (x <= ((w - 1) >> LEVEL))
     # Of what is known too, so that no load waits for another.
     coarser_h, coarser_w = ((h - 1) >> (LEVEL + 1)) + 1, ((w - 1) >> (LEVEL + 1)) + 1
-    value = _upsampled(coarser, SIDE // 2, coarser_h, coarser_w, y, x, inside)
+    value = upsampled(coarser, SIDE // 2, coarser_h, coarser_w, y, x, inside)
     tl.store(field + y * SIDE + x, value, inside & (tl.load(mask + y * SIDE + x) == 0))
 
 
@@ -122,7 +122,7 @@ def pull(f, known, scratch, out, h, w, C, LEVELS: tl.constexpr):
         )
         at -= (SIDE >> level) * (SIDE >> level)
     tl.debug_barrier()
-    up = _upsampled(field, SIDE // 2, (h + 1) // 2, (w + 1) // 2, y, x, inside)
+    up = upsampled(field, SIDE // 2, (h + 1) // 2, (w + 1) // 2, y, x, inside)
     tl.store(out + number * h * w + y * w + x, tl.where(given, finest, up), inside)
 
 
@@ -136,6 +136,6 @@ def refine(u, f, known, out, C, H, W, GROUP: tl.constexpr, COLUMNS: tl.constexpr
     given = tl.load(known + number // C * plane + p, inside, 0) != 0
     for channel in tl.static_range(GROUP):
         # Of what is known too, so that only the loads of f wait for others.
-        up = _upsampled(u + (number + channel) * coarse_plane, w, h, w, y, x, inside)
+        up = upsampled(u + (number + channel) * coarse_plane, w, h, w, y, x, inside)
         value = tl.load(f + (number + channel) * plane + p, given, 0.0)
         tl.store(out + (number + channel) * plane + p, tl.where(given, value, up), inside)

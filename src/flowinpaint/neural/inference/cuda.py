@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
-from flowinpaint.diffusion.kernels.fsi_gpu import diffuse
+from flowinpaint.diffusion.kernels.fsi_gpu import diffuse, diffuse_finer
 from flowinpaint.diffusion.kernels.launch import compile_ahead
-from flowinpaint.diffusion.kernels.pyramid_gpu import refine
 from flowinpaint.diffusion.kernels.recording import Memory, new_memory, record
 from flowinpaint.diffusion.pyramid import image_pyramid, upsample
 from flowinpaint.neural.dtm import STRIDE
@@ -139,7 +138,7 @@ class CudaInference:
         steps = per_level(self.config.steps, len(levels))
         for k, (count, (f, known), w) in enumerate(zip(steps, levels, weights, strict=True)):
             if self.config.start == "pull":
-                u = diffuse(refine(u, f, known) if k else u, known, w, count)
+                u = diffuse_finer(u, f, known, w, count) if k else diffuse(u, known, w, count)
             else:  # in the paper the given vectors enter only after the first step
                 u = upsample(u, (f.shape[-2], f.shape[-1])) if k else u
                 u = inpainting_cycle(u, f, known, w, count)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels.fsi_gpu import diffuse
-from flowinpaint.diffusion.kernels.pyramid_gpu import pull, push, refine
+from flowinpaint.diffusion.kernels.fsi_gpu import diffuse, diffuse_finer
+from flowinpaint.diffusion.kernels.pyramid_gpu import pull, push
 from flowinpaint.neural.kernels.dtm_input_gpu import dtm_input, known_sums
 from flowinpaint.neural.levels import Known, extend, extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD, NeuroexplicitConfig
@@ -31,7 +31,7 @@ def prepare(
         return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, dtype=dtype), levels, start
     u = start
     for k, (steps, (f, is_known)) in enumerate(zip(per_level(config.guess_steps, count), levels, strict=True)):
-        u = diffuse(refine(u, f, is_known) if k else u, is_known, None, steps)
+        u = diffuse_finer(u, f, is_known, None, steps) if k else diffuse(u, is_known, None, steps)
     f, is_known = levels[-1]
     hints = u, is_known, known_sums(f, is_known)
     return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, hints, dtype), levels, start
