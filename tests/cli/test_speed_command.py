@@ -12,12 +12,12 @@ from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.cli import speed as speed_command
 from flowinpaint.cli.speed import parse_megapixels, parse_sizes
-from flowinpaint.evaluation import speed, speed_floor, speed_sizes
+from flowinpaint.evaluation import speed, speed_floor
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.weights import save_model
 
-BASIC = ["--methods", "nearest", "--sizes", "16x24", "--devices", "cpu", "--repeats", "2"]
+BASIC = ["--methods", "nearest", "--sizes", "16x24", "--devices", "cpu", "--repeats", "2", "--sides", "8,16"]
 
 
 @pytest.fixture
@@ -25,7 +25,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, and a machine that is measured at once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(speed_sizes, "SIDES", (8, 16))
     monkeypatch.setitem(speed_floor.COPY_BYTES, "cpu", 2**20)
     monkeypatch.setitem(speed_floor.MATRIX_SIDE, "cpu", 64)
     return tmp_path
@@ -69,7 +68,7 @@ def test_a_single_size_has_no_growth_and_untrained_networks_are_named(place: Pat
 def test_many_sizes_in_a_row(place: Path) -> None:
     code, stdout, _ = run(*BASIC, "--many-sizes", 3)
     assert code == 0
-    assert "nearest, cpu: 3 sizes in a row took" in stdout
+    assert "nearest, cpu: 3 sizes in a row, with sides of " in stdout
     many = json.loads((place / "speed/speed.json").read_text())["many_sizes"]
     assert [len(m["sizes"]) for m in many] == [3]
 
@@ -163,6 +162,9 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--precision", "float64"], "--precision: 'float64' was given; auto or float32"),
         (["--devices", "tpu"], "device: 'tpu' was given"),
         (["--density", "0"], "--density: 0 was given"),
+        (["--sides", "9"], "--sides: '9' was given; two whole numbers"),
+        (["--sides", "16,8"], "--sides: '16,8' was given"),
+        (["--sides", "8,9", "--many-sizes", "5"], "at least 5 sizes between them"),
         (["-o", "file"], "file: is a file; a folder"),
         (["-o", "file/in"], "file: is a file; a folder"),
         (["--sizes", "40000x30000"], "'40000x30000' was given; HEIGHTxWIDTH"),

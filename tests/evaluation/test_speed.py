@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 
 from flowinpaint import api
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation import speed, speed_cells, speed_floor, speed_sizes
+from flowinpaint.evaluation import speed, speed_cells, speed_floor
 from flowinpaint.evaluation.speed import Measurement, Timing, measure_cells, repeat
 from flowinpaint.evaluation.speed_cells import Cell, cells_of, filler, given_at, network_of, weights_files
 from flowinpaint.evaluation.speed_counts import Count
@@ -194,18 +195,19 @@ def test_memory_says_why_it_failed() -> None:
 
 
 def test_many_sizes_leave_the_first_out() -> None:
-    many = ManySizes("nearest", "cpu", [(1, 1)] * 3, first=[100.0, 3.0, 5.0], steady=[50.0, 1.0, 3.0])
+    many = ManySizes("nearest", "cpu", [(1, 1), (2, 1), (2, 2)], first=[100.0, 3.0, 5.0], steady=[50.0, 1.0, 3.0])
     assert many.ratio == 2
     assert (
-        "3 sizes in a row took 8 s after the first (100 s), 2.00 times their steady 4 s" in sentences([], [], [many])[0]
+        "3 sizes in a row, with sides of 1 to 2 px, took 8 s after the first (100 s), 2.00 times their steady 4 s"
+        in sentences([], [], [many])[0]
     )
 
 
-def test_many_sizes_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(set(drawn_sizes(50, 0))) == 50
-    monkeypatch.setattr(speed_sizes, "SIDES", (8, 12))
+def test_many_sizes_are_different() -> None:
+    assert sorted(drawn_sizes(9, (4, 6), 0)) == [(y, x) for y in (4, 5, 6) for x in (4, 5, 6)]
     calls: list[None] = []
-    many = measure_many_sizes("nearest", None, "cpu", 4, density=0.5, seed=1, progress=lambda: calls.append(None))
+    progress = partial(calls.append, None)
+    many = measure_many_sizes("nearest", None, "cpu", 4, (8, 12), density=0.5, seed=1, progress=progress)
     assert len(calls) == len(many.first) == len(many.steady) == len(set(many.sizes)) == 4
     assert min(many.first + many.steady) > 0
 

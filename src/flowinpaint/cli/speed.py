@@ -36,7 +36,7 @@ from flowinpaint.evaluation.speed_report import (
     speed_tables,
     three_figures,
 )
-from flowinpaint.evaluation.speed_sizes import SIDES, ManySizes, measure_many_sizes
+from flowinpaint.evaluation.speed_sizes import ManySizes, measure_many_sizes
 from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.validation import check_device
 
@@ -77,9 +77,12 @@ def command(
         typer.Option(
             min=0,
             metavar="N",
-            help=f"Also meet N different sizes of {SIDES[0]} to {SIDES[1]} pixels a side in a row; at what cost?",
+            help="Also meet N different sizes in a row; at what cost?",
         ),
     ] = 0,
+    sides: Annotated[
+        str, typer.Option(metavar="LEAST,LARGEST", help="Between which the sides of --many-sizes are drawn, in pixels.")
+    ] = "160,640",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("speed"),
 ) -> None:
     """Time methods over sizes, devices and precisions, and compare with what the machine can do at best.
@@ -97,6 +100,7 @@ def command(
     places = there if devices is None else parse_list("--devices", devices)
     places = list(dict.fromkeys(str(check_device(place)) for place in places))
     precisions = parse_precisions(precision)
+    least, largest = parse_sides(sides, many_sizes)
     if not 0 < density <= 1:
         raise InputError(f"--density: {density:g} was given; a share above 0 and up to 1 is taken")
 
@@ -123,6 +127,7 @@ def command(
                         weights[name],
                         place,
                         many_sizes,
+                        (least, largest),
                         density=density,
                         seed=seed,
                         progress=partial(advance, f"{name}, {place}, many sizes", ""),
@@ -206,6 +211,18 @@ def parse_megapixels(text: str) -> list[Size]:
             f"--megapixels: {part!r} was given; positive numbers with commas are taken, as in 0.1,0.4,8, {_UP_TO}"
         )
     return sizes
+
+
+def parse_sides(text: str, count: int) -> tuple[int, int]:
+    """The least and the largest side, between which there are `count` sizes."""
+    with suppress(ValueError):
+        least, largest = map(int, text.split(","))
+        if 1 <= least <= largest and largest**2 <= MOST_PIXELS and (largest - least + 1) ** 2 >= count:
+            return least, largest
+    raise InputError(
+        f"--sides: {text!r} was given; two whole numbers of pixels are taken, as in 160,640, {_UP_TO} and with at "
+        f"least {count} sizes between them"
+    )
 
 
 def parse_precisions(text: str) -> list[Precision]:

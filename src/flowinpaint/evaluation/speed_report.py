@@ -91,8 +91,9 @@ def sentences(rates: Sequence[Rates], grown: Sequence[Growth], many: Sequence[Ma
             for g in grown
         ),
         *(
-            f"{m.method}, {m.device}: {len(m.sizes)} sizes in a row took {sum(m.first[1:]):.3g} s after the first "
-            f"({m.first[0]:.3g} s), {m.ratio:.2f} times their steady {sum(m.steady[1:]):.3g} s."
+            f"{m.method}, {m.device}: {len(m.sizes)} sizes in a row, with sides of {min(map(min, m.sizes))} to "
+            f"{max(map(max, m.sizes))} px, took {sum(m.first[1:]):.3g} s after the first ({m.first[0]:.3g} s), "
+            f"{m.ratio:.2f} times their steady {sum(m.steady[1:]):.3g} s."
             for m in many
         ),
     ]

@@ -16,8 +16,6 @@ from flowinpaint.evaluation.speed_cells import Size, filler, given_at
 from flowinpaint.evaluation.speed_floor import timed
 
 STEADY_CALLS = 5
-SIDES = (160, 640)
-"""The least and the largest side that is drawn, whatever sizes the single cells have."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +39,19 @@ def measure_many_sizes(
     weights: Path | None,
     device: str,
     count: int,
+    sides: tuple[int, int],
     *,
     density: float,
     seed: int,
     progress: Callable[[], None],
 ) -> ManySizes:
-    """Fill a field of each of so many sizes, at the precision "auto", and then the same again a few times."""
+    """Fill a field of each of so many sizes, at the precision "auto", and then the same again a few times.
+
+    sides: the least and the largest that is drawn.
+    """
     place = torch.device(device)
     fill = filler(method, weights, place, "auto")
-    sizes, first, steady = drawn_sizes(count, seed), [], []
+    sizes, first, steady = drawn_sizes(count, sides, seed), [], []
     for size in sizes:
         work = partial(fill, *given_at(*size, density, seed).on(place))
         with warnings.catch_warnings():
@@ -60,11 +62,11 @@ def measure_many_sizes(
     return ManySizes(method, device, sizes, first, steady)
 
 
-def drawn_sizes(count: int, seed: int) -> list[Size]:
+def drawn_sizes(count: int, sides: tuple[int, int], seed: int) -> list[Size]:
     """Different sizes, (height, width), at random."""
     rng = np.random.default_rng(seed)
     sizes: dict[Size, None] = {}
     while len(sizes) < count:
-        height, width = rng.integers(*SIDES, size=2, endpoint=True).tolist()
+        height, width = rng.integers(*sides, size=2, endpoint=True).tolist()
         sizes[height, width] = None
     return list(sizes)

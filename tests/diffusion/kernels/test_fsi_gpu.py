@@ -84,9 +84,12 @@ def test_from_the_next_coarser_field(
     B, C, H, W = shape
     coarse = problem(B, C, -(-H // 2), -(-W // 2), seed=1)[0]
     given = f.masked_fill(~known, torch.nan)
-    ours = fsi_gpu.diffuse_finer(coarse, given, known, None if isotropic else weights, steps)
+    w = None if isotropic else weights
+    known_coarse = torch.ones_like(coarse[:, :1], dtype=torch.bool)
+    levels = [(coarse, known_coarse), (given, known)]
+    ours = fsi_gpu.diffuse_levels(coarse, levels, [None, w], [1, steps])
     start = refine(coarse, f, known.to(f))
-    expected = fsi_reference.diffuse(start, known, None if isotropic else weights, steps) if steps else start
+    expected = fsi_reference.diffuse(start, known, w, steps) if steps else start
     torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-10)
 
 

@@ -35,11 +35,10 @@ class Kernel:
         return self.binary()
 
     def binary(self) -> Any:
-        class Binary:
-            def __getitem__(_, grid: tuple[int, ...]) -> Callable[..., None]:  # noqa: N805
-                return lambda *arguments, stream: self.calls.append(("run", grid, arguments[1:]))
+        def run(*arguments: Any) -> None:
+            self.calls.append(("run", arguments[:3], arguments[10:]))
 
-        return Binary()
+        return SimpleNamespace(run=run, function=None, packed_metadata=None)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ at once: beside the steps it would leave no registers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -43,19 +44,39 @@ def diffuse(u: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Ten
     """One FSI cycle, as in `fsi_reference`; weights may be float16."""
     u, known = u.contiguous(), known.contiguous()
     weights = None if weights is None else weights.contiguous()
-    # Triton launches on the current device.
-    with torch.cuda.device_of(u):
-        return advance(u, u, None, known, weights, range(steps))[1]
+    return diffuse_levels(u, [(u, known)], [weights], [steps])
 
 
-def diffuse_finer(coarse: Tensor, f: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Tensor:
-    """`diffuse` from what `refine` makes of the next coarser field and of f where known; the first launch makes it."""
-    if not steps:
-        return refine(coarse, f, known)
-    coarse, f, known = coarse.contiguous(), f.contiguous(), known.contiguous()
-    weights = None if weights is None else weights.contiguous()
-    with torch.cuda.device_of(f):
-        return advance(f, f, None, known, weights, range(steps), coarse=coarse)[1]
+def diffuse_levels(
+    u: Tensor, levels: Sequence[tuple[Tensor, Tensor]], weights: Sequence[Tensor | None], steps: Sequence[int]
+) -> Tensor:
+    """One FSI cycle a level, from coarse to fine, to the finest level's field.
+
+    u (B, C, h, w) is where the coarsest level starts; a finer one starts as `refine` would have it, from its f where
+    known. levels: f (B, C, h, w) and known (B, 1, h, w) bool of each. All are contiguous.
+    """
+    with torch.cuda.device_of(u):  # Triton launches on the current device
+        for k, ((f, known), w, count) in enumerate(zip(levels, weights, steps, strict=True)):
+            if count:
+                u = _cycle(f, u, known, w, count) if k else _cycle(u, None, known, w, count)
+            elif k:
+                u = refine(u, f, known)
+    return u
+
+
+def _cycle(u: Tensor, coarse: Tensor | None, known: Tensor, weights: Tensor | None, count: int) -> Tensor:
+    """One FSI cycle from u, or from u where known and elsewhere from the next coarser level's field."""
+    plan = _Plan(u, known, weights, _inference_tile(u, weights), count)
+    *pieces, last = plan.pieces(range(count))
+    pairs = [(torch.empty_like(u), torch.empty_like(u)) for _ in pieces[:2]]
+    previous = u
+    for i, piece in enumerate(pieces):
+        before, out = pairs[i % 2]
+        plan.take_steps(u, previous, piece, out, before, coarse=coarse)
+        previous, u, coarse = before, out, None
+    out = torch.empty_like(u)
+    plan.take_steps(u, previous, last, out, None, coarse=coarse)
+    return out
 
 
 def advance(
@@ -66,9 +87,8 @@ def advance(
     weights: Tensor | None,
     steps: range,
     iterates: Tensor | None = None,
-    coarse: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Take steps forwards, as in `fsi_reference`; u is f where known, and what comes from `coarse` elsewhere, if so."""
+    """Take steps forwards, as in `fsi_reference`."""
     if not steps:
         return previous, u
     plan = _Plan(u, known, weights, _KEEPING if iterates is not None else _inference_tile(u, weights), len(steps))
@@ -78,11 +98,11 @@ def advance(
         n = piece[-1] - steps.start
         if iterates is None:
             before, out = pairs[i % 2]  # the last launch's are read, those before it are free again
-            plan.take_steps(u, previous, piece, out, before, f=f, coarse=coarse)
+            plan.take_steps(u, previous, piece, out, before, f=f)
         else:
             out, before = iterates[n] if n < len(iterates) else torch.empty_like(u), iterates[n - 1] if n else u
             plan.take_steps(u, previous, piece, out, None, f=f, kept=iterates, origin=steps.start)
-        previous, u, f, coarse = before, out, None, None
+        previous, u, f = before, out, None
     return previous, u
 
 

@@ -62,8 +62,12 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) 
     if binary is None or max(arguments[begin:end]) > _LARGEST:  # a 64-bit number, for which it is compiled anew
         _binaries[key] = kernel[grid](*arguments, **options)
     else:
+        x, y, z = (*grid, 1, 1)[:3]
         stream = driver.active.get_current_stream(device)
-        binary[(*grid, 1, 1)[:3]](*addresses, *arguments[begin:], stream=stream)
+        # As Triton does it, without its hooks.
+        binary.run(
+            x, y, z, stream, binary.function, binary.packed_metadata, None, None, None, *addresses, *arguments[begin:]
+        )
 
 
 def compile_ahead(work: Callable[[], object]) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
-from flowinpaint.diffusion.kernels.fsi_gpu import diffuse, diffuse_finer
+from flowinpaint.diffusion.kernels.fsi_gpu import diffuse_levels
 from flowinpaint.diffusion.kernels.launch import compile_ahead
 from flowinpaint.diffusion.kernels.recording import Memory, new_memory, record
 from flowinpaint.diffusion.pyramid import image_pyramid, upsample
@@ -136,12 +136,11 @@ class CudaInference:
     def _diffuse(self, u: Tensor, levels: list[Known], weights: list[Tensor]) -> Tensor:
         """One FSI cycle a level, coarse to fine."""
         steps = per_level(self.config.steps, len(levels))
+        if self.config.start == "pull":
+            return diffuse_levels(u, levels, weights, steps)
         for k, (count, (f, known), w) in enumerate(zip(steps, levels, weights, strict=True)):
-            if self.config.start == "pull":
-                u = diffuse_finer(u, f, known, w, count) if k else diffuse(u, known, w, count)
-            else:  # in the paper the given vectors enter only after the first step
-                u = upsample(u, (f.shape[-2], f.shape[-1])) if k else u
-                u = inpainting_cycle(u, f, known, w, count)
+            # In the paper the given vectors enter only after the first step.
+            u = inpainting_cycle(upsample(u, (f.shape[-2], f.shape[-1])) if k else u, f, known, w, count)
         return u
 
     def _wait_for_last(self) -> None:

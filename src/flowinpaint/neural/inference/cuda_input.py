@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels.fsi_gpu import diffuse, diffuse_finer
+from flowinpaint.diffusion.kernels.fsi_gpu import diffuse_levels
 from flowinpaint.diffusion.kernels.pyramid_gpu import pull, push
 from flowinpaint.neural.kernels.dtm_input_gpu import dtm_input, known_sums
 from flowinpaint.neural.levels import Known, extend, extended_size, levels_of, per_level
@@ -29,9 +29,7 @@ def prepare(
     start = pull(*levels[0]) if config.start == "pull" else levels[0][0]
     if not config.flow_aware:
         return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, dtype=dtype), levels, start
-    u = start
-    for k, (steps, (f, is_known)) in enumerate(zip(per_level(config.guess_steps, count), levels, strict=True)):
-        u = diffuse_finer(u, f, is_known, None, steps) if k else diffuse(u, is_known, None, steps)
+    guess = diffuse_levels(start, levels, [None] * count, per_level(config.guess_steps, count))
     f, is_known = levels[-1]
-    hints = u, is_known, known_sums(f, is_known)
+    hints = guess, is_known, known_sums(f, is_known)
     return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, hints, dtype), levels, start

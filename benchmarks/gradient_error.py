@@ -1,0 +1,68 @@
+"""How far the gradient that a training step takes is from that of plain float32, on CUDA, in norm.
+
+    python benchmarks/gradient_error.py configs/fast.toml [model.safetensors] [--set data.bank=BANK]
+
+On generated scenes, a batch a line: of the network as it begins, or of trained weights. Beside the step's own kernels:
+plain PyTorch where cuDNN may round factors to TF32, which is its default, and plain PyTorch under autocast to bfloat16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from flowinpaint.api import load_model
+from flowinpaint.data.batch import Batch
+from flowinpaint.errors import InputError
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.training.config_file import read_config
+from flowinpaint.training.source import scenes_of
+from flowinpaint.validation import check_device
+
+BATCHES, SCENES, DENSITY = 4, 4, 0.05
+
+
+def main() -> None:
+    """Print the distances for a few batches."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("weights", type=Path, nargs="?")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args()
+    config, device = read_config(options.config, options.set), check_device("cuda")
+    torch.manual_seed(0)
+    net = load_model(options.weights, device) if options.weights else Neuroexplicit(config.model)
+    net, scenes = net.to(device), scenes_of(config.data, device)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {SCENES} × {config.data.size}")
+    for n in range(BATCHES):
+        batch = scenes(torch.arange(SCENES * n, SCENES * (n + 1), device=device))
+        torch.backends.cudnn.allow_tf32 = False
+        exact = gradient(net, batch, "reference")
+        fast = gradient(net, batch, "auto", autocast=True)
+        halves = gradient(net, batch, "reference", autocast=True)
+        torch.backends.cudnn.allow_tf32 = True
+        rounded = gradient(net, batch, "reference")
+        ours, tf32, bfloat16 = (float((g - exact).norm() / exact.norm()) for g in (fast, rounded, halves))
+        print(f"own kernels {100 * ours:.2f} %, TF32 {100 * tf32:.2f} %, autocast {100 * bfloat16:.2f} %", flush=True)
+
+
+def gradient(net: Neuroexplicit, batch: Batch, backend: str, autocast: bool = False) -> Tensor:
+    """Of the mean end-point error, for all parameters in one."""
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.rand(batch.valid.shape, generator=generator) < DENSITY).to(batch.flow.device)
+    net.backend = backend  # type: ignore[assignment]
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+        out = net(batch.image, mask, batch.flow)
+    found = torch.autograd.grad((out.float() - batch.flow).norm(dim=1).mean(), list(net.parameters()))
+    return torch.cat([g.flatten() for g in found])
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        sys.exit(str(error))
