@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from flowinpaint.neural.dtm import DiffusionTensorModule
 
-_FIRST = "cnv0"
-"""It sees small differences of large values, and stays in float32: in bfloat16 it alone makes most of the error."""
+_EXACT = ("cnv0", "cnv1", "cnv1_1")
+"""These stay in float32: they see small differences of large values, and in bfloat16 they make most of the error."""
 _TOGETHER = 3
 """Rows that a map's layer computes at once."""
 _ABOVE, _BELOW = 1, _TOGETHER
@@ -55,13 +55,13 @@ class PackedDtm:
             bias = bias.repeat(_TOGETHER)
         if isinstance(layer, nn.ConvTranspose2d) and layer.kernel_size == (1, 1):
             weight = F.pad(weight, (0, 1, 0, 1))  # with stride 2 the same as a kernel of 2×2 with three zeros
-        dtype = torch.float32 if name == _FIRST else self._dtype
+        dtype = torch.float32 if name in _EXACT else self._dtype
         return weight.to(dtype).contiguous(memory_format=torch.channels_last), bias.to(dtype)
 
     def __call__(self, x: Tensor) -> list[Tensor]:
         """The maps, coarse to fine, float32, of x (B, n, H, W) float32; H and W are multiples of STRIDE."""
-        x0 = self._first(x.contiguous(memory_format=torch.channels_last))
-        x1 = self._conv("cnv1_1", self._conv("cnv1", x0, 2))
+        x0, c1 = self._first(x.contiguous(memory_format=torch.channels_last))
+        x1 = self._conv("cnv1_1", c1).to(self._dtype)
         x2 = self._conv("cnv2_1", self._conv("cnv2", x1, 2))
         x3 = self._conv("cnv3_1", self._conv("cnv3", x2, 2))
         y4 = self._join("dcnv4", self._conv("cnv4", x3, 2), x3)
@@ -69,15 +69,18 @@ class PackedDtm:
         maps = [self._map(name, y, 0, _inside(y).shape[-2]) for name, y in (("dt4", y4), ("dt3", y3))]
         return [*maps, *self._finest(_inside(y3), x1, x0)]
 
-    def _first(self, x: Tensor) -> Tensor:
-        """The first layer's result x0."""
-        (B, _, H, W), (weight, bias) = x.shape, self._layers[_FIRST]
-        x0 = torch.from_numpy(np.empty(B * H * W * len(bias) * self._dtype.itemsize, np.uint8)).view(self._dtype)
-        x0 = x0.view(B, H, W, len(bias)).permute(0, 3, 1, 2)
-        for top, bottom in _strips(H, _FIRST_STRIP // W):
-            y = F.conv2d(_rows(x, top - 1, bottom + 1), weight, bias, padding=(0, 1))
-            x0[:, :, top:bottom] = F.relu_(y)
-        return x0
+    def _first(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The results of the first two layers: x0, and float32 of half the size what the second makes of it exactly."""
+        (B, _, H, W), (weight, bias) = x.shape, self._layers["cnv0"]
+        x0, c1 = _channels_last(B, len(bias), H, W, self._dtype), _channels_last(B, len(bias), H // 2, W // 2)
+        for top, bottom in _strips(H, _FIRST_STRIP // W, multiple=2):
+            # With the row above, which the second layer sees too; beyond the image that is zero.
+            y = F.relu_(F.conv2d(_rows(x, top - 2, bottom + 1), weight, bias, padding=(0, 1)))
+            if not top:
+                y[:, :, 0] = 0
+            x0[:, :, top:bottom] = y[:, :, 1:]
+            c1[:, :, top // 2 : bottom // 2] = F.relu_(F.conv2d(y, *self._layers["cnv1"], stride=2, padding=(0, 1)))
+        return x0, c1
 
     def _finest(self, y3: Tensor, x1: Tensor, x0: Tensor) -> list[Tensor]:
         """The maps of half and of full resolution."""
@@ -113,6 +116,12 @@ class PackedDtm:
         z = F.conv2d(rows, *self._layers[name], stride=(_TOGETHER, 1), padding=(0, 1))
         z = z.view(len(z), _TOGETHER, -1, *z.shape[2:]).permute(0, 2, 3, 1, 4).flatten(2, 3)
         return z[:, :, : bottom - top].float()
+
+
+def _channels_last(B: int, C: int, H: int, W: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Memory for (B, C, H, W), allocated by numpy."""
+    memory = torch.from_numpy(np.empty(B * C * H * W * dtype.itemsize, np.uint8)).view(dtype)
+    return memory.view(B, H, W, C).permute(0, 3, 1, 2)
 
 
 def _inside(y: Tensor) -> Tensor:
