@@ -25,7 +25,15 @@ _MOST_COMPILERS = 8
 _binaries: dict[tuple[Any, ...], Any] = {}
 _numbers: dict[int, tuple[int, int]] = {}
 """By a kernel's id, for its hash takes long: where the numbers that do not decide about its binary begin and end."""
-_rehearsal = threading.local()
+
+
+class _Rehearsal(threading.local):
+    """What a thread's `compile_ahead` has met so far, if it is in one."""
+
+    wanted: dict[tuple[Any, ...], tuple[Any, ...]] | None = None
+
+
+_rehearsal = _Rehearsal()
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) -> None:
@@ -37,7 +45,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) 
         kernel[grid](*arguments, **options)
         return
     begin, end = _numbers.get(id(kernel)) or _look_at(kernel)
-    wanted = getattr(_rehearsal, "wanted", None)
+    wanted = _rehearsal.wanted
     device = arguments[0].get_device() if wanted is None else torch.cuda.current_device()
     # By address: given a tensor, Triton would ask the driver about it at every launch.
     addresses: list[int | None] = []
@@ -75,12 +83,12 @@ def compile_ahead(work: Callable[[], object]) -> None:
 
     Its tensors may be on the device "meta", which takes no memory.
     """
-    _rehearsal.wanted = {}
+    wanted: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    _rehearsal.wanted = wanted
     try:
         work()
-        wanted = _rehearsal.wanted
     finally:
-        del _rehearsal.wanted
+        _rehearsal.wanted = None
     device = torch.cuda.current_device()
 
     def compile_one(kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], options: dict[str, int]) -> Any:

@@ -31,7 +31,7 @@ class Engines:
     def __init__(self) -> None:
         self._engines: dict[Way, Engine] = {}
         self._places: list[int] = []
-        self._versions: dict[Way, list[int]] = {}
+        self._versions: dict[Way, list[int] | None] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Engines], tuple[()]]:
@@ -45,10 +45,7 @@ class Engines:
         weights = _weights_of(model)
         if weights is None or (way := _way(image, flow, weights)) is None:
             return None
-        places = [p.data_ptr() for p in weights]
-        # Tensors of the inference mode do not count their changes: every call takes them to be others.
-        counted = not any(p.is_inference() for p in weights)
-        versions = [p._version for p in weights] if counted else []
+        places, versions = [p.data_ptr() for p in weights], _versions_of(weights)
         with self._lock:
             if places != self._places:
                 self._engines, self._places = {}, places
@@ -59,7 +56,7 @@ class Engines:
                 if engine is None:
                     return None
                 self._engines[way] = engine
-            elif versions != self._versions[way] or not counted:
+            elif versions is None or versions != self._versions[way]:
                 with torch.inference_mode(False), torch.no_grad():
                     self._engines[way].repack()
             self._versions[way] = versions
@@ -84,6 +81,14 @@ def _weights_of(model: Neuroexplicit) -> list[nn.Parameter] | None:
             return None
         weights += [weight, bias]
     return weights
+
+
+def _versions_of(weights: list[nn.Parameter]) -> list[int] | None:
+    """How often each was changed; None where one is of the inference mode, which does not count."""
+    try:
+        return [p._version for p in weights]
+    except RuntimeError:
+        return None
 
 
 def _is_traced() -> bool:
