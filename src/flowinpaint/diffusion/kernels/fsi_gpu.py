@@ -143,7 +143,7 @@ def _inference_tile(u: Tensor, weights: Tensor | None) -> _Tile:
     """
     pixels = u.shape[0] * u.shape[2] * u.shape[3]
     if pixels <= 1 << 19 and u.is_cuda and not torch.cuda.is_current_stream_capturing():
-        return _Tile(4, 8, 10 if pixels <= 1 << 17 else 8, 64)
+        return _Tile(4, 8, 8, 64)
     if pixels <= 1 << 16:
         return _Tile(4, 8, 8 if pixels <= 1 << 14 else 6, 64)
     return _Tile(4, 8, 4 if weights is None or pixels <= 1 << 19 else 5, 64)
