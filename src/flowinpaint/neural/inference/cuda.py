@@ -131,7 +131,7 @@ class CudaInference:
         ]
         z[:1] = image_pyramid(z[0], 1 + count - LEVELS)
         lams = [lam[0]] * (count - LEVELS) + list(lam)
-        return [edge_weights_of(*level, config).to(dtype) for level in zip(z, images, lams, strict=True)]
+        return [edge_weights_of(*level, config).to(dtype).contiguous() for level in zip(z, images, lams, strict=True)]
 
     def _diffuse(self, u: Tensor, levels: list[Known], weights: list[Tensor]) -> Tensor:
         """One FSI cycle a level, coarse to fine."""
