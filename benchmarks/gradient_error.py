@@ -17,11 +17,9 @@ from torch import Tensor
 
 from flowinpaint.api import load_model
 from flowinpaint.data.batch import Batch
-from flowinpaint.errors import InputError
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.training.config_file import read_config
 from flowinpaint.training.source import scenes_of
-from flowinpaint.validation import check_device
 
 BATCHES, SCENES, DENSITY = 4, 4, 0.05
 
@@ -33,7 +31,9 @@ def main() -> None:
     parser.add_argument("weights", type=Path, nargs="?")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    config, device = read_config(options.config, options.set), check_device("cuda")
+    if not torch.cuda.is_available():
+        sys.exit("Error: this needs a CUDA device, and PyTorch sees none.")
+    config, device = read_config(options.config, options.set), torch.device("cuda")
     torch.manual_seed(0)
     net = load_model(options.weights, device) if options.weights else Neuroexplicit(config.model)
     net, scenes = net.to(device), scenes_of(config.data, device)
@@ -64,5 +64,5 @@ def gradient(net: Neuroexplicit, batch: Batch, backend: str, autocast: bool = Fa
 if __name__ == "__main__":
     try:
         main()
-    except InputError as error:
-        sys.exit(str(error))
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"Error: {error}")

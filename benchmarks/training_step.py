@@ -19,7 +19,6 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from flowinpaint.errors import InputError
 from flowinpaint.training.config_file import read_config
 from flowinpaint.training.distributed import join
 from flowinpaint.training.loop import build_step
@@ -34,6 +33,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--profile", action="store_true", help="list the kernels of one step that take longest")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("Error: this needs a CUDA device, and PyTorch sees none.")
     config = read_config(options.config, options.set)
     with join("cuda") as world:
         print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {config.data.batch} × {config.data.size}")
@@ -100,5 +101,5 @@ def _list_kernels(training: TrainingStep) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except InputError as error:
+    except (ValueError, FileNotFoundError) as error:
         sys.exit(f"Error: {error}")

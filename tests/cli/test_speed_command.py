@@ -12,7 +12,8 @@ from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.cli import speed as speed_command
 from flowinpaint.cli.speed import parse_megapixels, parse_sizes
-from flowinpaint.evaluation import speed, speed_floor
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation import speed, speed_floor, speed_sizes
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.weights import save_model
@@ -71,6 +72,29 @@ def test_many_sizes_in_a_row(place: Path) -> None:
     assert "nearest, cpu: 3 sizes in a row, with sides of " in stdout
     many = json.loads((place / "speed/speed.json").read_text())["many_sizes"]
     assert [len(m["sizes"]) for m in many] == [3]
+
+
+def test_many_sizes_that_fail_are_told_and_the_rest_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "speed").mkdir()
+    (place / "speed/speed.png").write_bytes(b"of another run")
+    calls: list[None] = []
+
+    def fragile(*_: Any) -> None:
+        calls.append(None)
+        if len(calls) > 20:
+            raise InputError("too small")
+
+    monkeypatch.setattr(speed_sizes, "filler", lambda *_: fragile)
+    code, stdout, stderr = run(*BASIC, "--many-sizes", 8)
+    assert code == 1
+    assert "nearest, cpu, many sizes: too small" in stderr
+    assert "nearest, cpu: 3 sizes in a row" in stdout
+    content = json.loads((place / "speed/speed.json").read_text())
+    assert len(content["cells"]) == 1
+    assert len(content["many_sizes"][0]["sizes"]) == 3
+    assert content["many_sizes"][0]["error"] == "too small"
+    assert content["settings"]["sides"] == [8, 16]
+    assert not (place / "speed/speed.png").exists()
 
 
 def test_a_cell_that_fails_is_told_and_the_exit_code_tells(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,9 +186,11 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--precision", "float64"], "--precision: 'float64' was given; auto or float32"),
         (["--devices", "tpu"], "device: 'tpu' was given"),
         (["--density", "0"], "--density: 0 was given"),
-        (["--sides", "9"], "--sides: '9' was given; two whole numbers"),
-        (["--sides", "16,8"], "--sides: '16,8' was given"),
-        (["--sides", "8,9", "--many-sizes", "5"], "at least 5 sizes between them"),
+        (["--sides", "9"], "--sides: '9' was given; LEAST,LARGEST from 1 on"),
+        (["--sides", "16,8"], "--sides: '16,8' was given; LEAST,LARGEST"),
+        (["--sides", "8,90000"], "--sides: '8,90000' was given; LEAST,LARGEST"),
+        (["--sides", "8,9", "--many-sizes", "5"], "with fewer than the 5 sizes of --many-sizes"),
+        (["--many-sizes", "1"], "--many-sizes: 1 was given; 0, or 2 and more"),
         (["-o", "file"], "file: is a file; a folder"),
         (["-o", "file/in"], "file: is a file; a folder"),
         (["--sizes", "40000x30000"], "'40000x30000' was given; HEIGHTxWIDTH"),

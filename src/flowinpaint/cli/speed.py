@@ -77,11 +77,11 @@ def command(
         typer.Option(
             min=0,
             metavar="N",
-            help="Also meet N different sizes in a row; at what cost?",
+            help="Also meet N different sizes in a row, 2 or more; at what cost?",
         ),
     ] = 0,
     sides: Annotated[
-        str, typer.Option(metavar="LEAST,LARGEST", help="Between which the sides of --many-sizes are drawn, in pixels.")
+        str, typer.Option(metavar="LEAST,LARGEST", help="Between which --many-sizes draws sides, in pixels.")
     ] = "160,640",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("speed"),
 ) -> None:
@@ -100,6 +100,8 @@ def command(
     places = there if devices is None else parse_list("--devices", devices)
     places = list(dict.fromkeys(str(check_device(place)) for place in places))
     precisions = parse_precisions(precision)
+    if many_sizes == 1:
+        raise InputError("--many-sizes: 1 was given; 0, or 2 and more are taken, for the first one is left out")
     least, largest = parse_sides(sides, many_sizes)
     if not 0 < density <= 1:
         raise InputError(f"--density: {density:g} was given; a share above 0 and up to 1 is taken")
@@ -151,6 +153,9 @@ def command(
         "repeats": repeats,
         "density": density,
         "seed": seed,
+        "memory": memory,
+        "many_sizes": many_sizes,
+        "sides": [least, largest],
     }
     for table in tables:
         output.print(_rich_table(table))
@@ -169,16 +174,20 @@ def command(
     if grown and can_plot():
         write_plot(out / "speed.png", grown)
         written.append(out / "speed.png")
-    elif grown:
-        say("Note:", "yellow", "no plot was drawn; it needs matplotlib, the extra 'plots'.")
+    else:
+        (out / "speed.png").unlink(missing_ok=True)  # an earlier run's, of other figures
+        if grown:
+            say("Note:", "yellow", "no plot was drawn; it needs matplotlib, the extra 'plots'.")
     output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
     if len(measured) < len(cells) or len(many) < len(wanted):
         say("Stopped:", "yellow", f"{len(measured)} of {len(cells)} were timed, and are written.")
         raise typer.Exit(130)
-    if failed := [m for m in measured if m.error is not None]:
-        say("Failed:", "red", f"{len(failed)} of {len(measured)}.")
-        for m in failed:
-            say("  ", "", f"{m.cell.text}: {m.error}")
+    failed = [f"{m.cell.text}: {m.error}" for m in measured if m.error is not None]
+    failed += [f"{m.method}, {m.device}, many sizes: {m.error}" for m in many if m.error is not None]
+    if failed:
+        say("Failed:", "red", f"{len(failed)} of {len(measured) + len(many)}.")
+        for text in failed:
+            say("  ", "", text)
         raise typer.Exit(1)
 
 
@@ -215,14 +224,15 @@ def parse_megapixels(text: str) -> list[Size]:
 
 def parse_sides(text: str, count: int) -> tuple[int, int]:
     """The least and the largest side, between which there are `count` sizes."""
-    with suppress(ValueError):
+    try:
         least, largest = map(int, text.split(","))
-        if 1 <= least <= largest and largest**2 <= MOST_PIXELS and (largest - least + 1) ** 2 >= count:
-            return least, largest
-    raise InputError(
-        f"--sides: {text!r} was given; two whole numbers of pixels are taken, as in 160,640, {_UP_TO} and with at "
-        f"least {count} sizes between them"
-    )
+    except ValueError:
+        least = largest = 0
+    if not (1 <= least <= largest and largest**2 <= MOST_PIXELS):
+        raise InputError(f"--sides: {text!r} was given; LEAST,LARGEST from 1 on is taken, as in 160,640, {_UP_TO}")
+    if (largest - least + 1) ** 2 < count:
+        raise InputError(f"--sides: {text!r} was given, with fewer than the {count} sizes of --many-sizes")
+    return least, largest
 
 
 def parse_precisions(text: str) -> list[Precision]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from flowinpaint.api import inpaint
-from flowinpaint.evaluation.speed_cells import Cell, Given, filler, given_at, network_dtype
+from flowinpaint.evaluation.speed_cells import Cell, Given, described, filler, given_at, network_dtype
 from flowinpaint.evaluation.speed_counts import Count, explicit_counts, neuroexplicit_counts
 from flowinpaint.evaluation.speed_floor import Rates, measure_rates, timed
 from flowinpaint.evaluation.speed_memory import cpu_memory
@@ -103,8 +103,7 @@ def measure_cells(
                     given = given_at(cell.height, cell.width, density, seed)
                     result = _measure(cell, weights[cell.method], given, repeats, memory)
                 except Exception as error:
-                    known = isinstance(error, ValueError)
-                    result = {"error": str(error) if known else f"{type(error).__name__}: {error}"}
+                    result = {"error": described(error)}
             notes = list(dict.fromkeys(str(warning.message) for warning in caught))
             measured.append(Measurement(cell, **result, notes=notes))
             progress(measured[-1])

@@ -155,3 +155,8 @@ def _untrained(method: str, folder: Path) -> Path:
     path = folder / f"{method}-untrained{WEIGHTS_SUFFIX}"
     save_model(model, path)
     return path
+
+
+def described(error: Exception) -> str:
+    """Why something was not timed; our own errors say it all by themselves."""
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

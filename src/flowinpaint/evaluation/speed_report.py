@@ -95,6 +95,7 @@ def sentences(rates: Sequence[Rates], grown: Sequence[Growth], many: Sequence[Ma
             f"{max(map(max, m.sizes))} px, took {sum(m.first[1:]):.3g} s after the first ({m.first[0]:.3g} s), "
             f"{m.ratio:.2f} times their steady {sum(m.steady[1:]):.3g} s."
             for m in many
+            if m.ratio is not None
         ),
     ]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from flowinpaint.evaluation.speed_cells import Size, filler, given_at
+from flowinpaint.evaluation.speed_cells import Size, described, filler, given_at
 from flowinpaint.evaluation.speed_floor import timed
 
 STEADY_CALLS = 5
@@ -27,11 +27,13 @@ class ManySizes:
     sizes: list[Size]
     first: list[float]
     steady: list[float]
+    error: str | None = None
+    """What went wrong, if anything did; the sizes are those before it."""
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """The first calls over the steady ones, in sum; the very first size, which compiles, is left out."""
-        return sum(self.first[1:]) / sum(self.steady[1:])
+        return sum(self.first[1:]) / sum(self.steady[1:]) if len(self.steady) > 1 else None
 
 
 def measure_many_sizes(
@@ -50,16 +52,20 @@ def measure_many_sizes(
     sides: the least and the largest that is drawn.
     """
     place = torch.device(device)
-    fill = filler(method, weights, place, "auto")
-    sizes, first, steady = drawn_sizes(count, sides, seed), [], []
-    for size in sizes:
-        work = partial(fill, *given_at(*size, density, seed).on(place))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what there is to say was said of the single sizes
-            first.append(timed(work, place))
-            steady.append(statistics.median(timed(work, place) for _ in range(STEADY_CALLS)))
-        progress()
-    return ManySizes(method, device, sizes, first, steady)
+    sizes, first, steady, error = drawn_sizes(count, sides, seed), list[float](), list[float](), None
+    try:
+        fill = filler(method, weights, place, "auto")
+        for size in sizes:
+            work = partial(fill, *given_at(*size, density, seed).on(place))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what there is to say was said of the single sizes
+                seconds = timed(work, place)
+                steady.append(statistics.median(timed(work, place) for _ in range(STEADY_CALLS)))
+            first.append(seconds)
+            progress()
+    except Exception as fault:  # of whatever method, as with single sizes
+        error = described(fault)
+    return ManySizes(method, device, sizes[: len(first)], first, steady, error)
 
 
 def drawn_sizes(count: int, sides: tuple[int, int], seed: int) -> list[Size]:

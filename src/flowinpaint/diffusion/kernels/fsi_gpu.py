@@ -17,7 +17,6 @@ from torch import Tensor
 
 from flowinpaint.diffusion.kernels import fsi_gpu_loops
 from flowinpaint.diffusion.kernels.launch import launch
-from flowinpaint.diffusion.kernels.pyramid_gpu import refine
 from flowinpaint.integers import ceil_div
 
 
@@ -53,14 +52,11 @@ def diffuse_levels(
     """One FSI cycle a level, from coarse to fine, to the finest level's field.
 
     u (B, C, h, w) is where the coarsest level starts; a finer one starts as `refine` would have it, from its f where
-    known. levels: f (B, C, h, w) and known (B, 1, h, w) bool of each. All are contiguous.
+    known. levels: f (B, C, h, w) and known (B, 1, h, w) bool of each. All are contiguous; steps are from 1 on.
     """
     with torch.cuda.device_of(u):  # Triton launches on the current device
         for k, ((f, known), w, count) in enumerate(zip(levels, weights, steps, strict=True)):
-            if count:
-                u = _cycle(f, u, known, w, count) if k else _cycle(u, None, known, w, count)
-            elif k:
-                u = refine(u, f, known)
+            u = _cycle(f, u, known, w, count) if k else _cycle(u, None, known, w, count)
     return u
 
 
