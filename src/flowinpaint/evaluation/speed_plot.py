@@ -32,7 +32,7 @@ def write_plot(path: Path, grown: Sequence[Growth]) -> None:
     sizes = sorted({n for g in grown for n in g.pixels})
     first = grown[0]
     guide = [1e3 * first.seconds[-1] * n / first.pixels[-1] for n in (sizes[0], sizes[-1])]
-    axes.plot([sizes[0] / 1e6, sizes[-1] / 1e6], guide, "--", color="0.6", label="linear growth")
+    axes.plot([sizes[0] / 1e6, sizes[-1] / 1e6], guide, "--", color="0.6", label=f"linear growth of {first.label}")
     axes.set(xscale="log", yscale="log", xlabel="megapixels", ylabel="milliseconds, median")
     axes.set_xticks([n / 1e6 for n in sizes], [f"{n / 1e6:.2g}" for n in sizes])
     axes.xaxis.minorticks_off()
