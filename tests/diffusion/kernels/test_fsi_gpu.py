@@ -14,6 +14,7 @@ from helpers import generator
 
 fsi_gpu = pytest.importorskip("flowinpaint.diffusion.kernels.fsi_gpu", reason="no Triton")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+Shape = tuple[int, int, int, int]
 
 
 def problem(
@@ -35,10 +36,8 @@ def assert_equals_the_reference(u: Tensor, known: Tensor, weights: Tensor | None
     torch.testing.assert_close(ours.double(), reference, rtol=tolerance, atol=tolerance * float(reference.abs().max()))
 
 
-@pytest.mark.parametrize("isotropic", [False, True])
-@pytest.mark.parametrize(
-    ("shape", "steps", "tile"),
-    [
+@pytest.fixture(
+    params=[
         ((1, 1, 1, 1), 3, (2, 4, 2)),
         ((2, 3, 3, 5), 4, (2, 4, 2)),
         ((1, 1, 7, 3), 3, (1, 4, 1)),
@@ -46,41 +45,29 @@ def assert_equals_the_reference(u: Tensor, known: Tensor, weights: Tensor | None
         ((1, 1, 6, 31), 2, (2, 4, 1)),
         ((1, 1, 7, 30), 2, (2, 4, 1)),
         ((1, 2, 2, 40), 5, (3, 4, 2)),
+        ((1, 2, 10, 33), 5, (2, 4, 2)),
         ((1, 1, 20, 34), 3, (4, 4, 3)),
     ],
+    ids=str,
 )
-def test_any_shape_and_tile(
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, int, int, int],
-    steps: int,
-    tile: tuple[int, int, int],
-    isotropic: bool,
-) -> None:
+def shape_and_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Shape, int]:
+    """The shape of a field and a number of steps, with tiles of that many rows, warps and steps to a launch."""
+    shape, steps, tile = request.param
     monkeypatch.setattr(fsi_gpu, "_inference_tile", lambda *_: fsi_gpu._Tile(*tile, 128))
+    return shape, steps
+
+
+@pytest.mark.parametrize("isotropic", [False, True])
+def test_any_shape_and_tile(shape_and_steps: tuple[Shape, int], isotropic: bool) -> None:
+    shape, steps = shape_and_steps
     u, known, weights = problem(*shape)
     assert_equals_the_reference(u, known, None if isotropic else weights, steps, 1e-11)
 
 
 @pytest.mark.parametrize("isotropic", [False, True])
-@pytest.mark.parametrize(
-    ("shape", "steps", "tile"),
-    [
-        ((1, 1, 1, 1), 2, (2, 4, 2)),
-        ((2, 3, 3, 5), 4, (2, 4, 2)),
-        ((1, 2, 10, 33), 5, (2, 4, 2)),
-        ((1, 1, 13, 34), 3, (4, 4, 3)),
-    ],
-)
-def test_from_the_next_coarser_field(
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, int, int, int],
-    steps: int,
-    tile: tuple[int, int, int],
-    isotropic: bool,
-) -> None:
-    monkeypatch.setattr(fsi_gpu, "_inference_tile", lambda *_: fsi_gpu._Tile(*tile, 128))
-    f, known, weights = problem(*shape, density=0.3)
-    B, C, H, W = shape
+def test_from_the_next_coarser_field(shape_and_steps: tuple[Shape, int], isotropic: bool) -> None:
+    (B, C, H, W), steps = shape_and_steps
+    f, known, weights = problem(B, C, H, W, density=0.3)
     coarse = problem(B, C, -(-H // 2), -(-W // 2), seed=1)[0]
     given = f.masked_fill(~known, torch.nan)
     w = None if isotropic else weights
@@ -88,6 +75,18 @@ def test_from_the_next_coarser_field(
     levels = [(coarse, known_coarse), (given, known)]
     ours = fsi_gpu.diffuse_levels(coarse, levels, [None, w], [1, steps])
     expected = fsi_reference.diffuse(refine(coarse, f, known.to(f)), known, w, steps)
+    torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-10)
+
+
+@pytest.mark.parametrize("from_f", [False, True])
+def test_the_last_two_iterates(shape_and_steps: tuple[Shape, int], from_f: bool) -> None:
+    shape, steps = shape_and_steps
+    u, known, weights = problem(*shape)
+    f = problem(*shape, seed=2)[0] if from_f else None
+    previous = u if from_f else problem(*shape, seed=1)[0].where(~known, u)
+    some = range(0 if from_f else 2, 2 + steps)
+    ours = fsi_gpu.advance(previous, u, f, known, weights, some)
+    expected = fsi_reference.advance(previous, u, f, known, weights, some)
     torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-10)
 
 

@@ -63,16 +63,7 @@ def diffuse_levels(
 def _cycle(u: Tensor, coarse: Tensor | None, known: Tensor, weights: Tensor | None, count: int) -> Tensor:
     """One FSI cycle from u, or from u where known and elsewhere from the next coarser level's field."""
     plan = _Plan(u, known, weights, _inference_tile(u, weights), count)
-    *pieces, last = plan.pieces(range(count))
-    pairs = [(torch.empty_like(u), torch.empty_like(u)) for _ in pieces[:2]]
-    previous = u
-    for i, piece in enumerate(pieces):
-        before, out = pairs[i % 2]
-        plan.take_steps(u, previous, piece, out, before, coarse=coarse)
-        previous, u, coarse = before, out, None
-    out = torch.empty_like(u)
-    plan.take_steps(u, previous, last, out, None, coarse=coarse)
-    return out
+    return _take_all(plan, u, u, range(count), None, coarse, both=False)[1]
 
 
 def advance(
@@ -87,18 +78,33 @@ def advance(
     """Take steps forwards, as in `fsi_reference`."""
     if not steps:
         return previous, u
-    plan = _Plan(u, known, weights, _KEEPING if iterates is not None else _inference_tile(u, weights), len(steps))
-    pieces = plan.pieces(steps)
-    pairs = [(torch.empty_like(u), torch.empty_like(u)) for _ in pieces[:2]] if iterates is None else []
-    for i, piece in enumerate(pieces):
+    if iterates is None:
+        plan = _Plan(u, known, weights, _inference_tile(u, weights), len(steps))
+        return _take_all(plan, previous, u, steps, f, None, both=True)
+    plan = _Plan(u, known, weights, _KEEPING, len(steps))
+    for piece in plan.pieces(steps):
         n = piece[-1] - steps.start
-        if iterates is None:
-            before, out = pairs[i % 2]  # the last launch's are read, those before it are free again
-            plan.take_steps(u, previous, piece, out, before, f=f)
-        else:
-            out, before = iterates[n] if n < len(iterates) else torch.empty_like(u), iterates[n - 1] if n else u
-            plan.take_steps(u, previous, piece, out, None, f=f, kept=iterates, origin=steps.start)
+        out, before = iterates[n] if n < len(iterates) else torch.empty_like(u), iterates[n - 1] if n else u
+        plan.take_steps(u, previous, piece, out, None, f=f, kept=iterates, origin=steps.start)
         previous, u, f = before, out, None
+    return previous, u
+
+
+def _take_all(
+    plan: _Plan, previous: Tensor, u: Tensor, steps: range, f: Tensor | None, coarse: Tensor | None, *, both: bool
+) -> tuple[Tensor, Tensor]:
+    """All steps from u, of which nothing is kept: to the last two iterates or, unless both are wanted, the last twice.
+
+    f and coarse are for the first launch, as in `_Plan.take_steps`.
+    """
+    pieces = plan.pieces(steps)
+    fields = [torch.empty_like(u) for _ in range(min(4, 2 * len(pieces) - (not both)))]
+    for i, piece in enumerate(pieces):
+        # What the last launch left is read; where the one before it wrote is free again.
+        at = 2 * i % 4
+        out, before = fields[at], fields[at + 1] if both or i < len(pieces) - 1 else None
+        plan.take_steps(u, previous, piece, out, before, f=f, coarse=coarse)
+        previous, u, f, coarse = out if before is None else before, out, None, None
     return previous, u
 
 

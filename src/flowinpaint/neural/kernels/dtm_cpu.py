@@ -70,7 +70,7 @@ class PackedDtm:
         return [*maps, *self._finest(_inside(y3), x1, x0)]
 
     def _first(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The results of the first two layers: x0, and float32 of half the size what the second makes of it exactly."""
+        """The results of the first two layers: x0, and of half the size c1, which is made of x0 before its rounding."""
         (B, _, H, W), (weight, bias) = x.shape, self._layers["cnv0"]
         x0, c1 = _channels_last(B, len(bias), H, W, self._dtype), _channels_last(B, len(bias), H // 2, W // 2)
         for top, bottom in _strips(H, _FIRST_STRIP // W, multiple=2):
