@@ -29,12 +29,15 @@ def steps(training: TrainingStep, count: int = STEPS) -> Tally:
 
 
 def built(graph: bool, **tables: dict[str, Any]) -> TrainingStep:
-    options = {"optimiser": {"precision": "float32"}, **tables, "run": {"graph": graph, "compile": False}}
+    options: dict[str, dict[str, Any]] = {"optimiser": {"precision": "float32"}, **tables}
+    options["run"] = {"graph": graph, "compile": False}
     return build_step(tiny(**options), World(torch.device("cuda")))
 
 
-def test_a_replayed_step_is_the_eager_one() -> None:
-    eager, recorded = built(False), built(True)
+@pytest.mark.parametrize("kernels", ["adam", "muon"])
+def test_a_replayed_step_is_the_eager_one(kernels: str) -> None:
+    options = {"precision": "float32", "kernels": kernels}
+    eager, recorded = built(False, optimiser=options), built(True, optimiser=options)
     one, other = steps(eager), steps(recorded)
     assert recorded.ready
     assert one.loss == pytest.approx(other.loss, rel=1e-3)
@@ -77,14 +80,14 @@ def test_batches_from_disk_reach_a_replay(tmp_path: Path) -> None:
     assert one.loss == pytest.approx(other.loss, rel=1e-3)
 
 
-@pytest.mark.parametrize("compile_parts", [False, True])
-def test_a_whole_run_goes_on_after_a_stop(tmp_path: Path, compile_parts: bool) -> None:
+@pytest.mark.parametrize(("compile_parts", "kernels"), [(False, "adam"), (True, "adam"), (True, "muon")])
+def test_a_whole_run_goes_on_after_a_stop(tmp_path: Path, compile_parts: bool, kernels: str) -> None:
     world = World(torch.device("cuda"))
     constant = {"curve": "halving", "warmup": 0}
     run = {"compile": compile_parts, "log_every": 1}
     for out, lengths in (("whole", [2 * STEPS]), ("parts", [STEPS, 2 * STEPS])):
         for length in lengths:
-            config = tiny(schedule=constant | {"steps": length}, run=run)
+            config = tiny(schedule=constant | {"steps": length}, run=run, optimiser={"kernels": kernels})
             train(config, tmp_path / out, world, resume=length != lengths[0])
     whole, parts = (read_newest(tmp_path / out / "checkpoints")[0] for out in ("whole", "parts"))
     assert whole.step == parts.step == 2 * STEPS

@@ -9,7 +9,7 @@ from flowinpaint.data.batch import Batch
 from flowinpaint.draws import Draws
 from flowinpaint.training.loop import build_step
 from flowinpaint.training.source import GeneratedSource
-from flowinpaint.training.step import LOSS_EPSILON, TrainingStep, epe_loss
+from flowinpaint.training.step import LOSS_EPSILON, TrainingStep, epe_loss, log_loss
 from flowinpaint.training.tally import EMA_RISE
 from tiny_runs import CPU, halves, tiny
 
@@ -47,6 +47,20 @@ def test_the_loss_has_a_gradient_where_it_is_zero_and_where_nothing_is_valid() -
     for valid in (torch.ones(1, 1, 3, 3), torch.zeros(1, 1, 3, 3)):
         (gradient,) = torch.autograd.grad(epe_loss(prediction, torch.zeros(1, 2, 3, 3), valid), prediction)
         assert (gradient == 0).all()
+
+
+def test_with_the_logarithm_samples_count_alike_whatever_their_size() -> None:
+    torch.manual_seed(0)
+    prediction, truth = torch.randn(2, 2, 5, 6, requires_grad=True), torch.randn(2, 2, 5, 6)
+    prediction.data[1], truth[1] = 100 * prediction.data[1] + 700, 100 * truth[1] + 700
+    valid = torch.ones(2, 1, 5, 6)
+    errors = (prediction - truth).norm(dim=1).mean((1, 2)).detach()
+    loss = log_loss(prediction, truth, valid)
+    assert loss.item() == pytest.approx(errors.log().mean().item(), abs=0.02)
+    (gradient,) = torch.autograd.grad(loss, prediction)
+    weight = (gradient.flatten(1).norm(dim=1) * errors).tolist()
+    assert weight[0] == pytest.approx(weight[1], rel=0.05)
+    assert torch.isfinite(log_loss(truth, truth, 0 * valid))
 
 
 def test_a_step_is_adams_on_the_clipped_gradient_and_the_average_follows() -> None:

@@ -15,6 +15,8 @@ from flowinpaint.neural.model_config import NeuroexplicitConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Curve = Literal["halving", "cosine"]
+Kernels = Literal["adam", "muon"]
+Loss = Literal["epe", "log"]
 GENERATED = "layered"
 
 
@@ -63,9 +65,17 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """Adam, the clipping of gradients, and the average of the weights."""
+    """What is made small, and how: Adam or Muon, the clipping of gradients, and the average of the weights."""
 
+    loss: Loss = "epe"
+    """"epe": the mean endpoint error; "log": the mean over samples of its logarithm, so that each sample counts alike
+    whatever its motion and density."""
     lr: float = 1e-4
+    kernels: Kernels = "adam"
+    """What steps the kernels of convolutions take. Biases and λ always take Adam's."""
+    muon_lr: float = 2e-3
+    momentum: float = 0.95
+    """Muon's learning rate at its highest, and how much of the averaged gradient a step keeps."""
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: float = 1.0
@@ -76,10 +86,10 @@ class OptimiserConfig:
     """Of the network; the diffusion is in float32. "auto": bfloat16 on CUDA, float32 on the CPU."""
 
     def __post_init__(self) -> None:
-        for name, value in (("lr", self.lr), ("eps", self.eps)):
+        for name, value in (("lr", self.lr), ("muon_lr", self.muon_lr), ("eps", self.eps)):
             if not 0 < value < math.inf:
                 raise InputError(f"{name}: {value} was given; a number above 0 is taken.")
-        for name, value in (("ema", self.ema), *(("betas", beta) for beta in self.betas)):
+        for name, value in (("ema", self.ema), ("momentum", self.momentum), *(("betas", beta) for beta in self.betas)):
             if not 0 <= value < 1:
                 raise InputError(f"{name}: {value} was given; a number from 0, below 1, is taken.")
         _at_least("clip", self.clip, 0)

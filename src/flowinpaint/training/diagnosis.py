@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.training.step import TrainingStep, epe_loss
+from flowinpaint.training.step import LOSSES, TrainingStep
 
 _NAMED = 3
 
@@ -39,7 +39,7 @@ def _faults(training: TrainingStep, samples: Tensor) -> list[str]:
     prediction = training.predict(batch, mask, training.model)
     if bad := _bad_samples(samples, prediction):
         return [f"the prediction is not finite in sample {bad}"]
-    loss = epe_loss(prediction, batch.flow, batch.valid)
+    loss = LOSSES[training.config.optimiser.loss](prediction, batch.flow, batch.valid)
     if not torch.isfinite(loss):
         return [f"the loss is {loss.item()}, from a prediction up to {prediction.abs().max().item():.1e}"]
     loss.backward()  # type: ignore[no-untyped-call]

@@ -1,17 +1,19 @@
-"""Adam with clipping, and an average of the weights, over one buffer that holds all weights of a network.
+"""Adam or Muon with clipping, and an average of the weights, over one buffer that holds all weights of a network.
 
-A network of this kind has many small tensors. Laid side by side, the norm, Adam's step and the average are a pass each.
+A network of this kind has many small tensors. Laid side by side, the norm, a step and the average are a pass each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from flowinpaint.training.config import OptimiserConfig
+from flowinpaint.training.muon import EvenSteps, is_kernel
 from flowinpaint.training.tally import Verdict
 
 _ALIGNMENT = 64
@@ -30,19 +32,31 @@ class Optimiser:
 
     def __init__(self, model: nn.Module, average: nn.Module, config: OptimiserConfig) -> None:
         self.config = config
-        self.parameters = dict(model.named_parameters())
-        self._averages = list(average.parameters())
+        self.parameters = dict(_kernels_first(model))
+        self._averages = list(dict(_kernels_first(average)).values())
         self._weights = _side_by_side(self.parameters.values())
         self._average = _side_by_side(self._averages)
         self._gradient, *moments = (torch.zeros_like(self._weights) for _ in range(3))
         self._moments = Moments(*moments)
         self.rate = torch.zeros((), device=self._weights.device)
         """The learning rate."""
-        self._adam, self._follow = adam, follow
+        self._adam, self._muon, self._follow = adam, muon, follow
+        self._even_steps: EvenSteps | None = None
+        self._by_muon = 0
+        if config.kernels == "muon":
+            self._even_steps, self._by_muon = self._prepare_muon(model)
+
+    def _prepare_muon(self, model: nn.Module) -> tuple[EvenSteps, int]:
+        """What makes the steps of kernels, and the length of the part of the buffers where they lie."""
+        transposed = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.ConvTranspose2d)}
+        kernels = [(p, id(p) in transposed) for p in self.parameters.values() if is_kernel(p)]
+        starts = list(accumulate((_room(kernel) for kernel, _ in kernels), initial=0))
+        length = starts.pop()
+        return EvenSteps(kernels, starts, length), length
 
     def compile_parts(self) -> None:
         """Compile, in place, what is done for every weight."""
-        self._adam, self._follow = (torch.compile(part, dynamic=False) for part in (adam, follow))
+        self._adam, self._muon, self._follow = (torch.compile(part, dynamic=False) for part in (adam, muon, follow))
 
     def forget_gradients(self) -> None:
         """Let the next backward pass write gradients instead of adding to them."""
@@ -58,9 +72,14 @@ class Optimiser:
         return norm
 
     def step(self, verdict: Verdict) -> None:
-        """Adam's step with the gathered gradients, if they are good."""
-        options = self.config
-        self._adam(self._weights, self._moments, self._gradient, verdict, self.rate, options.betas, options.eps)
+        """A step with the gathered gradients, if they are good: Muon's of the kernels if it is chosen, else Adam's."""
+        options, kernels, rest = self.config, slice(self._by_muon), slice(self._by_muon, None)
+        if self._even_steps is not None:
+            rate = self.rate * (options.muon_lr / options.lr)
+            buffers = self._weights[kernels], self._moments.first[kernels], self._gradient[kernels]
+            self._muon(*buffers, verdict, rate, options.momentum, self._even_steps)
+        moments = Moments(*(moment[rest] for moment in self._moments))
+        self._adam(self._weights[rest], moments, self._gradient[rest], verdict, self.rate, options.betas, options.eps)
 
     def average(self, verdict: Verdict) -> None:
         """Let the average follow the weights."""
@@ -102,9 +121,34 @@ def adam(
         old.copy_(torch.where(verdict.good, value, old))
 
 
+def muon(
+    weights: Tensor,
+    average: Tensor,
+    gradient: Tensor,
+    verdict: Verdict,
+    rate: Tensor,
+    momentum: float,
+    even_steps: Callable[[Tensor], Tensor],
+) -> None:
+    """One step of Muon on flat buffers (n,) of kernels, in place; nothing changes if it is no good.
+
+    average: of the gradients, to which Nesterov's momentum adds the newest once more.
+    """
+    g = gradient / verdict.shrinkage
+    new = torch.lerp(average, g, 1 - momentum)
+    step = rate * even_steps(torch.lerp(g, new, momentum))
+    for old, value in ((weights, weights - step), (average, new)):
+        old.copy_(torch.where(verdict.good, value, old))
+
+
 def follow(average: Tensor, weights: Tensor, verdict: Verdict) -> None:
     """Move an average (n,) towards the weights (n,), in place."""
     average.add_((weights - average) * verdict.gain)
+
+
+def _kernels_first(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """The parameters by name, the kernels of convolutions before all others."""
+    return sorted(model.named_parameters(), key=lambda item: not is_kernel(item[1]))
 
 
 def _side_by_side(tensors: Iterable[Tensor]) -> Tensor:

@@ -20,7 +20,7 @@ from flowinpaint.data.batch import Batch
 from flowinpaint.draws import Draws
 from flowinpaint.masks import MaskMix
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.training.config import TrainingConfig
+from flowinpaint.training.config import Loss, TrainingConfig
 from flowinpaint.training.distributed import World
 from flowinpaint.training.optimiser import Optimiser
 from flowinpaint.training.source import Source
@@ -28,6 +28,8 @@ from flowinpaint.training.tally import Counters, Tally
 
 LOSS_EPSILON = 1e-6
 """Beside the squared error under the root, whose slope is infinite at 0."""
+LOG_FLOOR = 0.02
+"""Pixels beside the error under the logarithm: below, a sample's error hardly matters."""
 MASK_SEED = 7919
 """Added to the seed: masks must not repeat the numbers that their scenes were drawn from."""
 WARM_UP = 3
@@ -38,14 +40,30 @@ AHEAD = 2
 
 def epe_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
     """The endpoint error of (B, C, H, W) over each sample's valid pixels (B, 1, H, W), then over samples."""
+    return sample_errors(prediction, truth, valid).mean()
+
+
+def sample_errors(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
+    """The mean endpoint error (B,) of (B, C, H, W) over each sample's valid pixels (B, 1, H, W)."""
     squared = (prediction - truth).square().sum(1, keepdim=True)
     error = torch.sqrt(squared + LOSS_EPSILON) * valid
-    return (error.sum((1, 2, 3)) / valid.sum((1, 2, 3)).clamp(min=1)).mean()
+    return error.sum((1, 2, 3)) / valid.sum((1, 2, 3)).clamp(min=1)
+
+
+def log_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
+    """The mean over samples of the logarithm of the endpoint error over each one's valid pixels.
+
+    Its gradient is that of the relative error: a sample with much motion or few known pixels does not outweigh others.
+    """
+    return torch.log(sample_errors(prediction, truth, valid) + LOG_FLOOR).mean()
 
 
 def draw_mask(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> Tensor:
     """Which pixels of the batch of these sample numbers (B,) are given, (B, 1, H, W)."""
     return masks.draw(Draws(samples, seed + MASK_SEED), batch.image, batch.flow, batch.valid)
+
+
+LOSSES: dict[Loss, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"epe": epe_loss, "log": log_loss}
 
 
 class Task(NamedTuple):
@@ -66,7 +84,7 @@ class TrainingStep:
         self.model = model.to(device)
         self.model.segment = config.run.segment or None
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
-        self._loss: Callable[[Tensor, Tensor, Tensor], Tensor] = epe_loss
+        self._loss = LOSSES[config.optimiser.loss]
         self._draw_mask: Callable[[Tensor, int, MaskMix, Batch], Tensor] = draw_mask
         self.optimiser = Optimiser(self.model, self.average, config.optimiser)
         self.parameters = self.optimiser.parameters
@@ -74,7 +92,7 @@ class TrainingStep:
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
             if config.run.compile:
-                self._loss, self._draw_mask = (torch.compile(part, dynamic=False) for part in (epe_loss, draw_mask))
+                self._loss, self._draw_mask = (torch.compile(part, dynamic=False) for part in (self._loss, draw_mask))
                 for owner in (self.model, self.optimiser, self.counters):
                     owner.compile_parts()
         self.network: nn.Module = self.model
