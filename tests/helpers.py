@@ -50,8 +50,9 @@ FLOW_AWARE: dict[str, Any] = {
     "time_step": "quarter",
     "direction_floor": 0.01,
     "decoder_kernel": 2,
+    "merge": True,
 }
-"""What makes a configuration the flagship's, but for its width."""
+"""What makes a configuration the flagship's, but for its widths."""
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(2, 7), st.integers(2, 7))

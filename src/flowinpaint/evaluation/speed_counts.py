@@ -35,8 +35,9 @@ WEIGHT_OPERATIONS = 50
 # The side of the pixels that a layer's kernel visits, as a divisor of the image's: those of its result, or of its
 # input where it is transposed.
 LAYER_SCALES = {
-    "cnv0": 1, "cnv1": 2, "cnv1_1": 2, "cnv2": 4, "cnv2_1": 4, "cnv3": 8, "cnv3_1": 8, "cnv4": 16,
+    "cnv0": 1, "cnv0_1": 1, "cnv1": 2, "cnv1_1": 2, "cnv2": 4, "cnv2_1": 4, "cnv3": 8, "cnv3_1": 8, "cnv4": 16,
     "dcnv4": 16, "dcnv3": 8, "dcnv2": 4, "dcnv1": 2,
+    "mrg4": 8, "mrg3": 4, "mrg2": 2, "mrg1": 1,
     "dt4": 8, "dt3": 4, "dt2": 2, "dt1": 1,
 }  # fmt: skip
 
@@ -86,9 +87,10 @@ def network_count(model: Neuroexplicit, height: int, width: int, element: int) -
     """The convolutions, each reading its input once and writing its result once."""
     operations = moved = 0
     area = _padded(height) * _padded(width)
-    for name, scale in LAYER_SCALES.items():
-        layer = getattr(model.dtm, name)
-        visited = area // scale**2
+    for name, layer in model.dtm.named_children():
+        assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+        assert layer.bias is not None
+        visited = area // LAYER_SCALES[name] ** 2
         transposed = isinstance(layer, nn.ConvTranspose2d)
         stride = layer.stride[0] ** 2
         read = layer.in_channels * visited * (1 if transposed else stride)

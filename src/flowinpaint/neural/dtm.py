@@ -1,4 +1,4 @@
-"""The Diffusion Tensor Module: the paper's small U-Net (Table 4), under the table's layer names."""
+"""The Diffusion Tensor Module: the paper's small U-Net (Table 4), under the table's layer names, and a richer one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,28 @@ class DiffusionTensorModule(nn.Module):
     With width 44, three input and five output channels it has 1,308,404 parameters. The paper's decoder has
     transposed convolutions of kernel 1 and stride 2, which leave three of four upsampled pixels to the bias;
     decoder_kernel = 2 fills them all.
+
+    In the paper what the decoder brings to a level and what skips it lie side by side, and the level's map is linear in
+    both. merge: one more convolution, mrg, joins them first, so that a coarse cause and a fine edge can be asked for
+    together; and full resolution has a second layer, cnv0_1. fine_width: channels at full resolution, 0 for `width`.
     """
 
-    def __init__(self, in_channels: int = 3, out_channels: int = 5, width: int = 44, decoder_kernel: int = 1) -> None:
+    def __init__(
+        self,
+        in_channels: int = 3,
+        out_channels: int = 5,
+        width: int = 44,
+        decoder_kernel: int = 1,
+        merge: bool = False,
+        fine_width: int = 0,
+    ) -> None:
         super().__init__()
-        self.width, self.out_channels = width, out_channels
-        w = width
+        self.out_channels, self.merge = out_channels, merge
+        self.shape = in_channels, out_channels, width, decoder_kernel, merge, fine_width
+        """The arguments."""
+        w, w0 = width, fine_width or width
+        self.joined = {4: (4 * w, 4 * w), 3: (4 * w, 2 * w), 2: (2 * w, w), 1: (w0, w0)}
+        """Of a level, 1 being the finest: the channels that come from the level below, and those that skip it."""
 
         def conv(n_in: int, n_out: int, stride: int = 1) -> nn.Conv2d:
             return nn.Conv2d(n_in, n_out, 3, stride, padding=1)
@@ -34,17 +50,28 @@ class DiffusionTensorModule(nn.Module):
         def up(n_in: int, n_out: int) -> nn.ConvTranspose2d:
             return nn.ConvTranspose2d(n_in, n_out, decoder_kernel, stride=2, output_padding=2 - decoder_kernel)
 
-        self.cnv0 = conv(in_channels, w)
-        self.cnv1, self.cnv1_1 = conv(w, w, 2), conv(w, w)
+        self.cnv0 = conv(in_channels, w0)
+        if merge:
+            self.cnv0_1 = conv(w0, w0)
+        self.cnv1, self.cnv1_1 = conv(w0, w, 2), conv(w, w)
         self.cnv2, self.cnv2_1 = conv(w, 2 * w, 2), conv(2 * w, 2 * w)
         self.cnv3, self.cnv3_1 = conv(2 * w, 4 * w, 2), conv(4 * w, 4 * w)
         self.cnv4 = conv(4 * w, 8 * w, 2)
 
-        self.dcnv4, self.dcnv3 = up(8 * w, 4 * w), up(8 * w, 4 * w)
-        self.dcnv2, self.dcnv1 = up(6 * w, 2 * w), up(3 * w, w)
+        y4, y3, y2, y1 = (self.joined[k][1] if merge else sum(self.joined[k]) for k in (4, 3, 2, 1))
+        self.dcnv4, self.dcnv3 = up(8 * w, 4 * w), up(y4, 4 * w)
+        self.dcnv2, self.dcnv1 = up(y3, 2 * w), up(y2, w0)
+        if merge:
+            self.mrg4, self.mrg3, self.mrg2, self.mrg1 = (
+                conv(sum(self.joined[k]), self.joined[k][1]) for k in (4, 3, 2, 1)
+            )
 
-        self.dt4, self.dt3 = conv(8 * w, out_channels), conv(6 * w, out_channels)
-        self.dt2, self.dt1 = conv(3 * w, out_channels), conv(2 * w, out_channels)
+        self.dt4, self.dt3 = conv(y4, out_channels), conv(y3, out_channels)
+        self.dt2, self.dt1 = conv(y2, out_channels), conv(y1, out_channels)
+
+    def seam(self, level: int) -> int:
+        """Where the two halves of what dt and the next dcnv read of a level meet; 0 if they are merged."""
+        return 0 if self.merge else self.joined[level][0]
 
     def forward(self, x: Tensor, pad_channels: bool | None = None) -> list[Tensor]:
         """The four maps z, coarse to fine; H and W are multiples of STRIDE.
@@ -52,30 +79,32 @@ class DiffusionTensorModule(nn.Module):
         pad_channels: compute with channels padded by zeros to multiples of TENSOR_CORE_CHANNELS, which stay zero from
         layer to layer and change no result; by default in half precision on CUDA.
         """
-        w, pad = self.width, _runs_on_tensor_cores(x) if pad_channels is None else pad_channels
+        pad = _runs_on_tensor_cores(x) if pad_channels is None else pad_channels
         multiple = TENSOR_CORE_CHANNELS if pad else 1
         conv, up = partial(_convolve, multiple=multiple), partial(_upsample, multiple=multiple)
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
 
         x0 = relu(conv(self.cnv0, _pad_dimension(x, 1, multiple)))
+        if self.merge:
+            x0 = relu(conv(self.cnv0_1, x0))
         x1 = relu(conv(self.cnv1_1, relu(conv(self.cnv1, x0))))
         x2 = relu(conv(self.cnv2_1, relu(conv(self.cnv2, x1))))
         x3 = relu(conv(self.cnv3_1, relu(conv(self.cnv3, x2))))
-        x4 = relu(conv(self.cnv4, x3))
+        y = relu(conv(self.cnv4, x3))
 
-        # Each half of a concatenation is padded by itself; the layers behind it must know where the seam is.
-        y4 = torch.cat([relu(up(self.dcnv4, x4)), x3], 1)
-        y3 = torch.cat([relu(up(self.dcnv3, y4, seam=4 * w)), x2], 1)
-        y2 = torch.cat([relu(up(self.dcnv2, y3, seam=4 * w)), x1], 1)
-        y1 = torch.cat([relu(up(self.dcnv1, y2, seam=2 * w)), x0], 1)
-        maps = [
-            conv(self.dt4, y4, seam=4 * w),
-            conv(self.dt3, y3, seam=4 * w),
-            conv(self.dt2, y2, seam=2 * w),
-            conv(self.dt1, y1, seam=w),
-        ]
-        return [z[:, : self.out_channels] for z in maps]
+        maps, seam = list[Tensor](), 0
+        for k, skipped in ((4, x3), (3, x2), (2, x1), (1, x0)):
+            # Each half is padded by itself; the layers behind it must know where the seam is.
+            y = torch.cat([relu(up(self._layer(f"dcnv{k}"), y, seam=seam)), skipped], 1)
+            if self.merge:
+                y = relu(conv(self._layer(f"mrg{k}"), y, seam=self.joined[k][0]))
+            seam = self.seam(k)
+            maps.append(conv(self._layer(f"dt{k}"), y, seam=seam)[:, : self.out_channels])
+        return maps
+
+    def _layer(self, name: str) -> nn.Module:
+        return self.get_submodule(name)
 
 
 def _runs_on_tensor_cores(x: Tensor) -> bool:
@@ -84,14 +113,16 @@ def _runs_on_tensor_cores(x: Tensor) -> bool:
     return x.is_cuda and (autocast or x.dtype in half)
 
 
-def _convolve(layer: nn.Conv2d, x: Tensor, multiple: int, seam: int = 0) -> Tensor:
+def _convolve(layer: nn.Module, x: Tensor, multiple: int, seam: int = 0) -> Tensor:
     """The layer, its channels padded; x is padded likewise, before the seam and behind it."""
+    assert isinstance(layer, nn.Conv2d)
     weight = _pad_dimension(_pad_dimension(layer.weight, 1, multiple, seam), 0, multiple)
     return F.conv2d(x, weight, _pad_bias(layer, multiple), layer.stride, layer.padding)
 
 
-def _upsample(layer: nn.ConvTranspose2d, x: Tensor, multiple: int, seam: int = 0) -> Tensor:
+def _upsample(layer: nn.Module, x: Tensor, multiple: int, seam: int = 0) -> Tensor:
     """The transposed layer of kernel 1 or 2 and stride 2, its channels padded as in `_convolve`."""
+    assert isinstance(layer, nn.ConvTranspose2d)
     weight = _pad_dimension(_pad_dimension(layer.weight, 0, multiple, seam), 1, multiple)
     bias = _pad_bias(layer, multiple)
     if layer.kernel_size == (2, 2):

@@ -27,6 +27,7 @@ class NeuroexplicitConfig:
     restricted by α, hence without the stability guarantee); +W: learn_kernels=True (diffusion blocks, for fields of
     `channels` channels only).
 
+    merge, fine_width: a richer network, see `DiffusionTensorModule`.
     flow_aware: the network also sees the mask and a first guess of the field, made by isotropic diffusion.
     start: "zero", unknown pixels of the coarsest of four levels start at zero, as in the paper; "pull", they start
     from still coarser levels, down to one pixel, and larger images have more levels.
@@ -39,6 +40,8 @@ class NeuroexplicitConfig:
 
     width: int = 44
     decoder_kernel: int = 1
+    merge: bool = False
+    fine_width: int = 0
     steps: tuple[int, ...] = (5, 15, 30, 45)
     learn_eigenvalues: bool = True
     learn_eigenvectors: bool = True
@@ -62,6 +65,8 @@ class NeuroexplicitConfig:
             raise InputError(f"decoder_kernel: {self.decoder_kernel} was given; 1 or 2 is taken.")
         if not (_is_count(self.width) and _is_count(self.channels)):
             raise InputError(f"width {self.width}, channels {self.channels} were given; counts from 1 are taken.")
+        if self.fine_width != 0 and not _is_count(self.fine_width):
+            raise InputError(f"fine_width: {self.fine_width} was given; a count from 1, or 0 for the width, is taken.")
         if not 0 <= self.alpha <= 0.5:
             raise InputError(f"alpha: {self.alpha} was given; a value in [0, 0.5] is taken.")
         if not 0 <= self.rho <= 100:

@@ -52,7 +52,14 @@ class Neuroexplicit(nn.Module):
         super().__init__()
         self.config = config or NeuroexplicitConfig()
         inputs = 3 + (GUESS_CHANNELS + 1 if self.config.flow_aware else 0)
-        self.dtm = DiffusionTensorModule(inputs, self.config.predicted, self.config.width, self.config.decoder_kernel)
+        self.dtm = DiffusionTensorModule(
+            inputs,
+            self.config.predicted,
+            self.config.width,
+            self.config.decoder_kernel,
+            self.config.merge,
+            self.config.fine_width,
+        )
         self.lam = nn.Parameter(torch.ones(LEVELS))
         if self.config.learn_eigenvalues:
             self._begin_anisotropic()

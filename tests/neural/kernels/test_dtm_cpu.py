@@ -9,31 +9,33 @@ from flowinpaint.neural.kernels.dtm_cpu import PackedDtm
 from helpers import generator
 
 
-def network(decoder_kernel: int, width: int = 8) -> DiffusionTensorModule:
+def network(decoder_kernel: int, merge: bool = False) -> DiffusionTensorModule:
     torch.manual_seed(0)
-    result = DiffusionTensorModule(6, 5, width, decoder_kernel)
+    result = DiffusionTensorModule(6, 5, 8, decoder_kernel, merge, 6 if merge else 0)
     with torch.no_grad():
         for parameter in result.parameters():
             parameter.mul_(2)
     return result
 
 
-@pytest.mark.parametrize("decoder_kernel", [1, 2])
+@pytest.mark.parametrize(("decoder_kernel", "merge"), [(1, False), (2, False), (2, True)])
 @pytest.mark.parametrize("size", [(16, 16), (80, 48), (32, 112)])
 @pytest.mark.parametrize("strip", [1, 48 * 32, 1 << 17])
 @torch.no_grad()
 def test_agrees_with_the_module(
-    monkeypatch: pytest.MonkeyPatch, decoder_kernel: int, size: tuple[int, int], strip: int
+    monkeypatch: pytest.MonkeyPatch, decoder_kernel: int, merge: bool, size: tuple[int, int], strip: int
 ) -> None:
+    monkeypatch.setattr(dtm_cpu, "_FIRST_STRIP", strip)
     monkeypatch.setattr(dtm_cpu, "_LAST_STRIP", strip)
-    dtm, x = network(decoder_kernel), torch.randn(2, 6, *size, generator=generator(1))
+    dtm, x = network(decoder_kernel, merge), torch.randn(2, 6, *size, generator=generator(1))
     for ours, expected in zip(PackedDtm(dtm, torch.float32)(x), dtm(x), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("merge", [False, True])
 @torch.no_grad()
-def test_bfloat16_is_close_and_ends_in_float32() -> None:
-    dtm, x = network(2), torch.randn(1, 6, 64, 96, generator=generator(2))
+def test_bfloat16_is_close_and_ends_in_float32(merge: bool) -> None:
+    dtm, x = network(2, merge), torch.randn(1, 6, 64, 96, generator=generator(2))
     for ours, expected in zip(PackedDtm(dtm, torch.bfloat16)(x), dtm(x), strict=True):
         assert ours.dtype == torch.float32
         assert 0 < (ours - expected).norm() < 0.02 * expected.norm()

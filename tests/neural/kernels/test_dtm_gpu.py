@@ -3,6 +3,8 @@
 Without a CUDA device Triton's interpreter runs the kernels on the CPU (conftest.py sets it).
 """
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,17 +15,22 @@ from flowinpaint.neural.dtm import DiffusionTensorModule
 from helpers import generator
 
 pytest.importorskip("triton")
-from flowinpaint.neural.kernels.dtm_gpu import PackedDtm
+from flowinpaint.neural.kernels.dtm_gpu import PackedDtm, pieces
 from flowinpaint.neural.kernels.dtm_gpu_packing import padded
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def module(
-    in_channels: int = 6, out_channels: int = 5, width: int = 8, decoder_kernel: int = 2
+    in_channels: int = 6,
+    out_channels: int = 5,
+    width: int = 8,
+    decoder_kernel: int = 2,
+    merge: bool = False,
+    fine_width: int = 0,
 ) -> DiffusionTensorModule:
     torch.manual_seed(0)
-    return DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel).to(DEVICE)
+    return DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel, merge, fine_width).to(DEVICE)
 
 
 def picture(channels: int, H: int, W: int, batch: int = 1, seed: int = 1) -> Tensor:
@@ -46,18 +53,19 @@ def distance(ours: Tensor, exact: Tensor) -> float:
 
 
 @pytest.mark.parametrize(
-    ("in_channels", "out_channels", "width", "decoder_kernel", "size"),
+    ("shape", "size"),
     [
-        (6, 5, 48, 2, (16, 32)),
-        (3, 5, 44, 1, (32, 16)),
-        (8, 7, 5, 1, (16, 48)),
-        (1, 1, 24, 2, (32, 16)),
+        ((6, 5, 48, 2), (16, 32)),
+        ((3, 5, 44, 1), (32, 16)),
+        ((8, 7, 5, 1), (16, 48)),
+        ((1, 1, 24, 2), (32, 16)),
+        ((6, 6, 48, 2, True, 32), (16, 32)),
+        ((6, 5, 5, 1, True), (32, 16)),
     ],
 )
-def test_maps_are_the_modules(
-    in_channels: int, out_channels: int, width: int, decoder_kernel: int, size: tuple[int, int]
-) -> None:
-    dtm = module(in_channels, out_channels, width, decoder_kernel)
+def test_maps_are_the_modules(shape: tuple[Any, ...], size: tuple[int, int]) -> None:
+    dtm = module(*shape)
+    in_channels, out_channels = shape[:2]
     x = picture(in_channels, *size, batch=2)
     maps = PackedDtm(dtm, torch.float16)(packed_input(x))
     exact = expected(dtm, x)
@@ -69,8 +77,9 @@ def test_maps_are_the_modules(
         assert not z[..., out_channels:].any()
 
 
-def test_pictures_of_a_batch_do_not_meet() -> None:
-    dtm = PackedDtm(module(), torch.float16)
+@pytest.mark.parametrize("merge", [False, True])
+def test_pictures_of_a_batch_do_not_meet(merge: bool) -> None:
+    dtm = PackedDtm(module(merge=merge), torch.float16)
     x = packed_input(picture(6, 16, 16, batch=2))
     together = dtm(x)
     for i in range(2):
@@ -118,6 +127,13 @@ def test_channels_in_memory() -> None:
     assert [padded(n) for n in (1, 16, 17, 33, 44, 48, 49, 88, 176, 352)] == [16, 16, 32, 48, 48, 48, 64, 96, 192, 384]
 
 
+def test_all_channels_are_read_in_pieces() -> None:
+    for channels in (16, 32, 48, 64, 96, 144, 192, 288, 384, 768):
+        head, tail = pieces(channels)
+        assert channels % (head + tail) == 0
+        assert head & (head - 1) == tail & (tail - 1) == 0
+
+
 def test_errors() -> None:
     with pytest.raises(InputError, match=r"dtype: torch\.float32 was given"):
         PackedDtm(module(), torch.float32)
@@ -141,8 +157,9 @@ def test_errors() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [(48, 64), (384, 384), (448, 1024)])
-def test_maps_on_the_device(dtype: torch.dtype, size: tuple[int, int]) -> None:
-    dtm = module(width=48)
+@pytest.mark.parametrize("merge", [False, True])
+def test_maps_on_the_device(dtype: torch.dtype, size: tuple[int, int], merge: bool) -> None:
+    dtm = module(width=48, merge=merge, fine_width=32 if merge else 0)
     x = picture(6, *size)
     for z, y in zip(PackedDtm(dtm, dtype)(packed_input(x, dtype)), expected(dtm, x), strict=True):
         assert distance(z, y) < (1e-3 if dtype == torch.float16 else 1e-2)

@@ -30,10 +30,12 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(dtm_training_sums, "_PROGRAMS", 9)
 
 
-def module(in_channels: int, out_channels: int, width: int, decoder_kernel: int) -> DiffusionTensorModule:
+def module(
+    in_channels: int, out_channels: int, width: int, decoder_kernel: int, merge: bool = False, fine_width: int = 0
+) -> DiffusionTensorModule:
     """A module whose activations keep their signs when rounded: a sign that changes changes the gradient much."""
     torch.manual_seed(0)
-    dtm = DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel)
+    dtm = DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel, merge, fine_width)
     with torch.no_grad():
         for name, parameter in dtm.named_parameters():
             if name.endswith("weight"):
@@ -79,20 +81,14 @@ def _gradients(trainable: TrainableDtm, x: Tensor, dz: list[Tensor]) -> tuple[Te
 
 
 @pytest.mark.parametrize(
-    ("in_channels", "out_channels", "width", "decoder_kernel", "size", "batch"),
-    [(6, 5, 8, 2, (16, 16), 2), (3, 6, 20, 1, (16, 32), 1)],
+    ("shape", "size", "batch"),
+    [((6, 5, 8, 2), (16, 16), 2), ((3, 6, 20, 1), (16, 32), 1), ((6, 6, 8, 2, True, 5), (16, 16), 2)],
 )
 @pytest.mark.parametrize("gradients", [torch.float16, GRADIENTS])
 def test_gradients_are_the_modules(
-    in_channels: int,
-    out_channels: int,
-    width: int,
-    decoder_kernel: int,
-    size: tuple[int, int],
-    batch: int,
-    gradients: torch.dtype,
+    shape: tuple[Any, ...], size: tuple[int, int], batch: int, gradients: torch.dtype
 ) -> None:
-    dtm = module(in_channels, out_channels, width, decoder_kernel)
+    dtm = module(*shape)
     assert not too_far(dtm, *problem(dtm, size, batch), torch.float16, gradients)
 
 
@@ -109,16 +105,16 @@ def test_the_parameters_of_the_step_are_used() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("width", "decoder_kernel"), [(48, 2), (44, 1)])
+@pytest.mark.parametrize("shape", [(48, 2), (44, 1), (48, 2, True, 32), (48, 2, True)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_gradients_on_the_device(width: int, decoder_kernel: int, dtype: torch.dtype) -> None:
-    dtm = module(6, 5, width, decoder_kernel)
+def test_gradients_on_the_device(shape: tuple[Any, ...], dtype: torch.dtype) -> None:
+    dtm = module(6, 5, *shape)
     assert not too_far(dtm, *problem(dtm, (128, 208), 3), dtype, torch.bfloat16)
 
 
 @pytest.mark.gpu
 def test_gradients_are_the_same_every_time() -> None:
-    dtm = module(6, 5, 48, 2)
+    dtm = module(6, 5, 48, 2, True, 32)
     trainable = TrainableDtm(dtm, torch.float16, torch.bfloat16)
     x, dz = problem(dtm, (128, 208), 3)
     first, second = (_gradients(trainable, x, dz) for _ in range(2))
@@ -127,7 +123,7 @@ def test_gradients_are_the_same_every_time() -> None:
 
 @pytest.mark.gpu
 def test_launching_by_binaries_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    dtm = module(6, 5, 48, 2)
+    dtm = module(6, 5, 48, 2, True, 32)
     trainable = TrainableDtm(dtm, torch.float16, torch.bfloat16)
     x, dz = problem(dtm, (64, 80), 2)
     _gradients(trainable, x.flip(0), dz)  # compiles, so that the next run finds binaries

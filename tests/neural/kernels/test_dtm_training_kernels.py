@@ -22,12 +22,12 @@ Z = 5
 BATCH, HEIGHT, WIDTH = (3, 24, 40) if torch.cuda.is_available() else (2, 6, 10)
 
 
-@pytest.fixture
-def trainable(monkeypatch: pytest.MonkeyPatch) -> TrainableDtm:
+@pytest.fixture(params=[False, True], ids=["joined", "merged"])
+def trainable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TrainableDtm:
     if not torch.cuda.is_available():
         monkeypatch.setattr(dtm_training_sums, "_PROGRAMS", 9)  # the interpreter runs them one after the other
     torch.manual_seed(0)
-    dtm = DiffusionTensorModule(6, Z, W, 2).half().float()
+    dtm = DiffusionTensorModule(6, Z, W, 2, request.param).half().float()
     return TrainableDtm(dtm.to(DEVICE), torch.float16, torch.float16)
 
 
@@ -58,10 +58,20 @@ def check(ours: Tensor, exact: Tensor, tolerance: float = 1e-3) -> None:
 
 
 def check_active(ours: Tensor, biases: Tensor, exact: Tensor, active: Tensor) -> None:
-    """Against the gradient (B, C, h, w) of an activation, zero where that is, and its sums over all pixels."""
+    """Against the gradient (B, C, h, w) of an activation, zero where that is, and its first sums over all pixels."""
     exact = torch.where(first(active) > 0, exact, 0.0)
     check(first(ours), exact)
-    check(biases, exact.sum((0, 2, 3)), 5e-3)
+    check(biases, exact.sum((0, 2, 3))[: len(biases)], 5e-3)
+
+
+def half(channels: int, scale: int = 1, seed: int = 0) -> Tensor:
+    """As `field`, and every pixel followed by others' numbers."""
+    return field(2 * channels, scale, seed)[..., channels:]
+
+
+def width_of(layer: torch.nn.Module, dimension: int) -> int:
+    assert isinstance(layer.weight, Tensor)
+    return layer.weight.shape[dimension]
 
 
 def products(source: Tensor, other: Tensor, stride: int, side: int) -> Tensor:
@@ -88,70 +98,73 @@ def test_sums_of_parts(seed: int, count: int) -> None:
     assert out[-1] == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "columns", "stride", "side"),
-    [
-        ("cnv1_1", W, W, 1, 3),
-        ("cnv3", 2 * W, 4 * W, 2, 3),
-        ("dcnv3", 4 * W, 4 * W, 2, 2),
-        ("dcnv1.skipped", W, W, 2, 2),
-    ],
-)
-def test_gradient_of_a_weight(
-    trainable: TrainableDtm, name: str, rows: int, columns: int, stride: int, side: int
-) -> None:
-    source, other = field(rows, stride), field(columns, seed=1)
+@pytest.mark.parametrize(("name", "stride"), [("cnv1_1", 1), ("cnv3", 2), ("dcnv3", 2), ("dcnv1", 2), ("mrg2", 1)])
+@pytest.mark.parametrize("apart", [False, True])
+def test_gradient_of_a_weight(trainable: TrainableDtm, name: str, stride: int, apart: bool) -> None:
+    if name not in trainable.sums.parts:
+        pytest.skip("this network has no such layer")
+    layer, side = trainable.dtm.get_submodule(name), 2 if name.startswith("dcnv") else 3
+    made = side == 2  # of a transposed layer the source is what it made
+    source = (half if apart else field)(width_of(layer, 1), stride)
+    other = field(width_of(layer, 0), seed=1)
     trainable.sums[name].fill_(torch.nan)
     _Backward(trainable)._weight(name, source, other, stride, side)
+    assert source.is_contiguous() != apart
     check(trainable.sums[name].sum(0), products(source, other, stride, side), 1e-4)
+    assert made == (trainable.sums[name].shape[1] == 4 * source.shape[3])
 
 
-@pytest.mark.parametrize(("name", "upper", "skip"), [("cnv0", W, 0), ("dt1", W, W), ("dt3", 4 * W, 2 * W)])
-def test_gradient_of_a_weight_of_few_channels(trainable: TrainableDtm, name: str, upper: int, skip: int) -> None:
-    source, others = field(8), [field(n, seed=n) for n in (upper, skip) if n]
+@pytest.mark.parametrize("name", ["cnv0", "dt1", "dt3"])
+def test_gradient_of_a_weight_of_few_channels(trainable: TrainableDtm, name: str) -> None:
+    layer = trainable.dtm.get_submodule(name)
+    source, other = field(8), field(width_of(layer, 0 if name == "cnv0" else 1), seed=1)
     trainable.sums[name].fill_(torch.nan)
-    _Backward(trainable)._taps_weight(name, source, others[0], others[1] if skip else None)
-    check(trainable.sums[name].sum(0), products(source, torch.cat(others, 3), 1, 3), 1e-4)
+    _Backward(trainable)._taps_weight(name, source, other)
+    check(trainable.sums[name].sum(0), products(source, other, 1, 3), 1e-4)
 
 
 def test_gradient_through_the_finest_z(trainable: TrainableDtm) -> None:
-    dz, active = map_gradient(), field(W)
-    ours = _Backward(trainable)._through_head("dcnv1", dz, active)
-    exact = through_head(trainable.dtm.dt1, dz)[:, :W]
-    check_active(ours, trainable.sums["dcnv1.bias"], exact, active)
+    dtm = trainable.dtm
+    dz, active = map_gradient(), field(dtm.dt1.in_channels)
+    ours = _Backward(trainable)._through_head(dz, active)
+    maker = "mrg1.bias" if dtm.merge else "dcnv1.bias"
+    check_active(ours, trainable.sums[maker], through_head(dtm.dt1, dz), active)
 
 
-def test_gradient_through_a_convolution(trainable: TrainableDtm) -> None:
-    g, active = field(2 * W), field(2 * W, seed=1)
-    ours = _Backward(trainable)._through_convolution("cnv2_1", "cnv2", g, active)
-    exact = F.conv_transpose2d(first(g), trainable.dtm.cnv2_1.weight.double(), padding=1)
-    check_active(ours, trainable.sums["cnv2.bias"], exact, active)
-
-
-@pytest.mark.parametrize(("name", "maker", "wide"), [("cnv1", "cnv0", 1), ("cnv2", "cnv1_1", 2), ("cnv4", "cnv3_1", 8)])
-def test_gradient_through_a_stride(trainable: TrainableDtm, name: str, maker: str, wide: int) -> None:
-    weight = trainable.dtm.get_submodule(name).weight
-    assert isinstance(weight, Tensor)
-    g, active = field(wide * W), field(weight.shape[1], 2, 1)
-    skipped = map_gradient(2) if name == "cnv1" else field(weight.shape[1], 2, 2)
-    ours = _Backward(trainable)._through_stride(name, maker, g, active, skipped)
-    exact = F.conv_transpose2d(first(g), weight.double(), stride=2, padding=1, output_padding=1)
-    exact = exact + (through_head(trainable.dtm.dt1, skipped)[:, W:] if name == "cnv1" else first(skipped))
+@pytest.mark.parametrize(("name", "maker"), [("cnv2_1", "cnv2"), ("cnv0_1", "cnv0"), ("mrg3", "dcnv3")])
+def test_gradient_through_a_convolution(trainable: TrainableDtm, name: str, maker: str) -> None:
+    if name not in trainable.sums.parts:
+        pytest.skip("this network has no such layer")
+    layer = trainable.dtm.get_submodule(name)
+    assert isinstance(layer, torch.nn.Conv2d)
+    g, active = field(layer.out_channels), field(layer.in_channels, seed=1)
+    ours = _Backward(trainable)._through_convolution(name, maker, g, active)
+    exact = F.conv_transpose2d(first(g), layer.weight.double(), padding=1)
     check_active(ours, trainable.sums[f"{maker}.bias"], exact, active)
 
 
-@pytest.mark.parametrize(("name", "maker"), [("dcnv1", "dcnv2"), ("dcnv3", "dcnv4"), ("dcnv4", "cnv4")])
-def test_gradient_through_a_decoder(trainable: TrainableDtm, name: str, maker: str) -> None:
+@pytest.mark.parametrize(("name", "maker"), [("cnv1", "cnv0"), ("cnv2", "cnv1_1"), ("cnv4", "cnv3_1")])
+def test_gradient_through_a_stride(trainable: TrainableDtm, name: str, maker: str) -> None:
+    layer = trainable.dtm.get_submodule(name)
+    assert isinstance(layer, torch.nn.Conv2d)
+    g, active, skipped = field(layer.out_channels), half(layer.in_channels, 2, 1), half(layer.in_channels, 2, 2)
+    ours = _Backward(trainable)._through_stride(name, maker, g, active, skipped)
+    exact = F.conv_transpose2d(first(g), layer.weight.double(), stride=2, padding=1, output_padding=1)
+    check_active(ours, trainable.sums[f"{maker}.bias"], exact + first(skipped), active)
+
+
+@pytest.mark.parametrize("level", [1, 3, 4])
+@pytest.mark.parametrize("apart", [False, True])
+def test_gradient_through_a_decoder(trainable: TrainableDtm, level: int, apart: bool) -> None:
     dtm = trainable.dtm
-    head = {"dcnv1": dtm.dt2, "dcnv3": dtm.dt4}.get(name)
-    weight = dtm.get_submodule(name).weight
-    assert isinstance(weight, Tensor)
-    seam = {"dcnv1": 2 * W, "dcnv3": 4 * W, "dcnv4": 8 * W}[name]
-    g, upper, dz = field(weight.shape[1], 2), field(seam, seed=1), map_gradient()
-    exact = F.conv2d(first(g), weight.double(), stride=2)
-    rest = (dz, field(weight.shape[0] - seam, seed=2)) if head is not None else (None, None)
-    ours, skipped = _Backward(trainable)._through_decoder(name, maker, g, upper, *rest)
-    if head is not None:
+    layer = dtm.get_submodule(f"dcnv{level}")
+    assert isinstance(layer, torch.nn.ConvTranspose2d)
+    g, active, dz = (half if apart else field)(layer.out_channels, 2), field(layer.in_channels, seed=1), map_gradient()
+    ours = _Backward(trainable)._through_decoder(level, g, active, dz if level < 4 else None)
+    exact = F.conv2d(first(g), layer.weight.double(), stride=2)
+    if level < 4:
+        head = dtm.get_submodule(f"dt{level + 1}")
+        assert isinstance(head, torch.nn.Conv2d)
         exact = exact + through_head(head, dz)
-        check(first(skipped), exact[:, seam:])
-    check_active(ours, trainable.sums[f"{maker}.bias"], exact[:, :seam], upper)
+    maker = "cnv4" if level == 4 else f"{'mrg' if dtm.merge else 'dcnv'}{level + 1}"
+    check_active(ours, trainable.sums[f"{maker}.bias"], exact, active)

@@ -4,7 +4,9 @@ A pixel's maps depend on its surroundings only. Through the encoder's layers of 
 coarsest features' row i sees x3's rows 2 i ± 1, x2's 4 i ± 5, x1's 8 i ± 13, x0's 16 i ± 29 and the input's 16 i ± 30.
 Row r of a decoder is made of row r of its scale and row ⌊r/2⌋ of the coarser one, row r of a map of r - 1 to r + 1. So
 the maps of the input's rows from 16 a up to 16 b go back to the coarsest rows a - 1 to b, and to the input's 16 a - 46
-to 16 b + 30. At the image's borders the network pads with zeros, layer by layer, as it does in a tile that ends there.
+to 16 b + 30. With merge a row of each decoder is made of one more to either side, which leaves the coarsest rows as
+they are, and the second layer of full resolution sees one more of the input's to either side. At the image's borders
+the network pads with zeros, layer by layer, as it does in a tile that ends there.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from torch import Tensor
 from flowinpaint.neural.dtm import STRIDE
 
 BEFORE, AFTER = 48, 32
-"""Rows, or columns, that a tile reads before its core and behind it: 46 and 31, in multiples of STRIDE."""
+"""Rows, or columns, that a tile reads before its core and behind it: 46 and 31, with merge 47 and 32, in multiples of
+STRIDE."""
 
 Network = Callable[[Tensor], list[Tensor]]
 """Input (B, n, h, w), h and w multiples of STRIDE, to maps (B, C, h/8, w/8) … (B, C, h, w), coarse to fine."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from flowinpaint.neural.dtm import DiffusionTensorModule
 
-_EXACT = ("cnv0", "cnv1", "cnv1_1")
+_EXACT = ("cnv0", "cnv0_1", "cnv1", "cnv1_1")
 """These stay in float32: they see small differences of large values, and in bfloat16 they make most of the error."""
 _TOGETHER = 3
 """Rows that a map's layer computes at once."""
@@ -64,20 +64,27 @@ class PackedDtm:
         x1 = self._conv("cnv1_1", c1).to(self._dtype)
         x2 = self._conv("cnv2_1", self._conv("cnv2", x1, 2))
         x3 = self._conv("cnv3_1", self._conv("cnv3", x2, 2))
-        y4 = self._join("dcnv4", self._conv("cnv4", x3, 2), x3)
-        y3 = self._join("dcnv3", _inside(y4), x2)
+        y4 = self._join(4, self._conv("cnv4", x3, 2), x3)
+        y3 = self._join(3, _inside(y4), x2)
         maps = [self._map(name, y, 0, _inside(y).shape[-2]) for name, y in (("dt4", y4), ("dt3", y3))]
         return [*maps, *self._finest(_inside(y3), x1, x0)]
 
     def _first(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The results of the first two layers: x0, and of half the size c1, which is made of x0 before its rounding."""
-        (B, _, H, W), (weight, bias) = x.shape, self._layers["cnv0"]
-        x0, c1 = _channels_last(B, len(bias), H, W, self._dtype), _channels_last(B, len(bias), H // 2, W // 2)
+        """What the layers of full resolution make, x0, and of half the size c1, made of x0 before its rounding."""
+        (B, _, H, W), layers = x.shape, ("cnv0", "cnv0_1") if self._dtm.merge else ("cnv0",)
+        x0 = _channels_last(B, self._dtm.cnv0.out_channels, H, W, self._dtype)
+        c1 = _channels_last(B, self._dtm.cnv1.out_channels, H // 2, W // 2)
         for top, bottom in _strips(H, _FIRST_STRIP // W, multiple=2):
-            # With the row above, which the second layer sees too; beyond the image that is zero.
-            y = F.relu_(F.conv2d(_rows(x, top - 2, bottom + 1), weight, bias, padding=(0, 1)))
-            if not top:
-                y[:, :, 0] = 0
+            # With the row above, which the layer of half the size sees too; beyond the image rows are zero.
+            above, below = len(layers) + 1, len(layers)
+            y = _rows(x, top - above, bottom + below)
+            for name in layers:
+                above, below = above - 1, below - 1
+                y = F.relu_(F.conv2d(y, *self._layers[name], padding=(0, 1)))
+                if not top:
+                    y[:, :, :above] = 0
+                if bottom == H and below:
+                    y[:, :, -below:] = 0
             x0[:, :, top:bottom] = y[:, :, 1:]
             c1[:, :, top // 2 : bottom // 2] = F.relu_(F.conv2d(y, *self._layers["cnv1"], stride=2, padding=(0, 1)))
         return x0, c1
@@ -88,25 +95,33 @@ class PackedDtm:
         half, full = (torch.empty(B, self._dtm.out_channels, s * H, s * W) for s in (1, 2))
         for top, bottom in _strips(H, _LAST_STRIP // (4 * W), multiple=2 * _TOGETHER):
             # Beside its strip, a map needs a row of what it is made of; and that of y1 comes from the next one of y2.
+            # What merging makes of the first and last row of a strip would need still others, and is not used.
             first, last = max(0, top - 2), min(H, bottom + 2)
-            y2 = self._join("dcnv2", y3[:, :, first // 2 : last // 2], x1[:, :, first:last])
+            y2 = self._join(2, y3[:, :, first // 2 : last // 2], x1[:, :, first:last])
             half[:, :, top:bottom] = self._map("dt2", y2, top - first, bottom - first)
             start, stop = max(0, top - 1), min(H, bottom + 1)
-            y1 = self._join("dcnv1", _inside(y2)[:, :, start - first : stop - first], x0[:, :, 2 * start : 2 * stop])
+            y1 = self._join(1, _inside(y2)[:, :, start - first : stop - first], x0[:, :, 2 * start : 2 * stop])
             full[:, :, 2 * top : 2 * bottom] = self._map("dt1", y1, 2 * (top - start), 2 * (bottom - start))
         return [half, full]
 
     def _conv(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
         return F.relu_(F.conv2d(x, *self._layers[name], stride, padding=1))
 
-    def _join(self, name: str, x: Tensor, skipped: Tensor) -> Tensor:
-        """A decoder's layer beside what skips it, with rows of zeros on top and below for the layer of a map."""
+    def _join(self, level: int, x: Tensor, skipped: Tensor) -> Tensor:
+        """What a level's map is made of, with rows of zeros on top and below for its layer.
+
+        That is a decoder's layer beside what skips it, or these two merged.
+        """
         B, C, H, W = skipped.shape
-        up = F.conv_transpose2d(x, *self._layers[name], stride=2)
-        y = torch.empty(B, up.shape[1] + C, _ABOVE + H + _BELOW, W, dtype=x.dtype, memory_format=torch.channels_last)
-        y[:, :, :_ABOVE], y[:, :, _ABOVE + H :] = 0, 0
+        up = F.conv_transpose2d(x, *self._layers[f"dcnv{level}"], stride=2)
+        y = _between_zeros(B, up.shape[1] + C, H, W, x.dtype)
         torch.clamp(up, min=0, out=_inside(y)[:, :-C])
         _inside(y)[:, -C:] = skipped
+        if not self._dtm.merge:
+            return y
+        merged = F.conv2d(y[:, :, : _ABOVE + H + 1], *self._layers[f"mrg{level}"], padding=(0, 1))
+        y = _between_zeros(B, merged.shape[1], H, W, x.dtype)
+        torch.clamp(merged, min=0, out=_inside(y))
         return y
 
     def _map(self, name: str, y: Tensor, top: int, bottom: int) -> Tensor:
@@ -122,6 +137,13 @@ def _channels_last(B: int, C: int, H: int, W: int, dtype: torch.dtype = torch.fl
     """Memory for (B, C, H, W), allocated by numpy."""
     memory = torch.from_numpy(np.empty(B * C * H * W * dtype.itemsize, np.uint8)).view(dtype)
     return memory.view(B, H, W, C).permute(0, 3, 1, 2)
+
+
+def _between_zeros(B: int, C: int, H: int, W: int, dtype: torch.dtype) -> Tensor:
+    """Memory for (B, C, H, W), channels last, between rows of zeros."""
+    y = torch.empty(B, C, _ABOVE + H + _BELOW, W, dtype=dtype, memory_format=torch.channels_last)
+    y[:, :, :_ABOVE], y[:, :, _ABOVE + H :] = 0, 0
+    return y
 
 
 def _inside(y: Tensor) -> Tensor:

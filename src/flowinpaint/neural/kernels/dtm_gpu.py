@@ -1,9 +1,9 @@
-"""The Diffusion Tensor Module on CUDA in half precision: thirteen launches of our own kernels.
+"""The Diffusion Tensor Module on CUDA in half precision: fourteen launches of our own kernels, or nineteen with merge.
 
 A 3×3 convolution to the few channels of z, and a transposed convolution of stride 2, are both products of a pixel's
 channels with a matrix, the first followed by a sum over the nine neighbours. So each level of the decoder is one
-product, which also makes the nine summands of its z, and no concatenation is ever written; the finest upsampled field,
-the largest of them, is not written either.
+product, which also makes the nine summands of its z. The two halves of what a level joins are written where they lie
+side by side, by the layers that make them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from flowinpaint.neural.kernels.dtm_gpu_packing import (
     PackedParameters,
     forward_biases,
     forward_matrices,
+    padded,
     tap_columns,
 )
 
@@ -45,6 +46,7 @@ class PackedDtm:
                 f"{MOST_PREDICTED} are taken."
             )
         self.dtype, self.maps_dtype, self.channels = dtype, maps_dtype or dtype, dtm.out_channels
+        self._joined, self._merge = dtm.joined, dtm.merge
         self._weights = PackedParameters(dtm, forward_matrices, dtype)
         self._biases = PackedParameters(dtm, forward_biases, torch.float32)
 
@@ -65,55 +67,56 @@ class PackedDtm:
             return self.maps(x)
 
     def maps(self, x: Tensor, kept: dict[str, Tensor] | None = None) -> list[Tensor]:
-        """The four maps z; the activations, by the names they have in the module's `forward`, go to `kept`."""
+        """The four maps z; what the gradient needs goes to `kept`: c0 to c3, x4, and of level k join_k and y_k."""
         B, H, W, _ = x.shape
-        x0 = self._first(x)
-        c1 = self._convolve("cnv1", x0, 2)
-        x1 = self._convolve("cnv1_1", c1)
-        c2 = self._convolve("cnv2", x1, 2)
-        x2 = self._convolve("cnv2_1", c2)
-        c3 = self._convolve("cnv3", x2, 2)
-        x3 = self._convolve("cnv3_1", c3)
-        x4 = self._convolve("cnv4", x3, 2)
-        up4, _ = self._upsample("dcnv4", x4)
-        up3, taps4 = self._upsample("dcnv3", up4, x3)
-        if kept is not None:
-            kept.update(c1=c1, c2=c2, c3=c3, x3=x3, x4=x4, up4=up4)
-        del c1, c2, c3, x3, x4, up4
-        up2, taps3 = self._upsample("dcnv2", up3, x2)
-        taps2: Tensor | None
-        if kept is None:
-            taps2, taps1 = self._finish(up2, x1, x0)
+
+        def keep(name: str, activation: Tensor) -> Tensor:
+            if kept is not None:
+                kept[name] = activation
+            return activation
+
+        halves = {k: tuple(map(padded, sizes)) for k, sizes in self._joined.items()}
+        joined = {k: x.new_empty(B, H >> k - 1, W >> k - 1, sum(sizes)) for k, sizes in halves.items()}
+        up = {k: joined[k][..., : halves[k][0]] for k in joined}
+        skipped = {k: joined[k][..., halves[k][0] :] for k in joined}
+        if self._merge:
+            c0 = keep("c0", self._first(x, x.new_empty(B, H, W, halves[1][1])))
+            self._convolve("cnv0_1", c0, skipped[1])
+            del c0
         else:
-            up1, taps2 = self._upsample("dcnv1", up2, x1)
-            taps1 = self._tap_products(up1, x0)
-            kept.update(x0=x0, x1=x1, x2=x2, up3=up3, up2=up2, up1=up1)
-        del x0, x1, x2, up3, up2
+            self._first(x, skipped[1])
+        for k in (1, 2, 3):
+            c = keep(f"c{k}", self._convolve(f"cnv{k}", skipped[k], stride=2))
+            self._convolve(f"cnv{k}_1", c, skipped[k + 1])
+            del c
+        y = keep("x4", self._convolve("cnv4", skipped[4], stride=2))
+        taps = list[Tensor]()
+        for k in (4, 3, 2, 1):
+            taps += self._upsample(f"dcnv{k}", y, up.pop(k))
+            join = keep(f"join{k}", joined.pop(k))
+            skipped.pop(k)
+            y = keep(f"y{k}", self._convolve(f"mrg{k}", join) if self._merge else join)
+            del join
+        taps.append(self._tap_products(y))
         maps = [x.new_empty(B, H // s, W // s, CHANNELS, dtype=self.maps_dtype) for s in (8, 4, 2, 1)]
-        # Of the finest level, one in four of the pixels of a square to a tile.
-        tiles = sum(ceil_div(B * H * W // s**2, _SUMMED) for s in (8, 4, 2, 2, 2, 2, 2))
+        tiles = sum(ceil_div(B * H * W // s**2, _SUMMED) for s in (8, 4, 2, 1))
         launch(
             dtm_gpu_sum_loops.sum_of_taps,
             (tiles,),
-            taps4,
-            taps3,
-            taps2,
-            taps1,
+            *taps,
             self._biases["dt"],
             *maps,
             B,
-            H // 2,
-            W // 2,
-            2 if kept is None else 1,
+            H,
+            W,
             self.channels,
             _SUMMED,
         )
         return maps
 
-    def _first(self, x: Tensor) -> Tensor:
+    def _first(self, x: Tensor, out: Tensor) -> Tensor:
         B, H, W, _ = x.shape
         weight, bias = self._weights["cnv0"], self._biases["cnv0"]
-        out = x.new_empty(B, H, W, weight.shape[1])
         columns = min(64, power_of_two(weight.shape[1]))
         tile, warps = _first_tile(B * H * W)
         grid = (ceil_div(B * H * W, tile), ceil_div(weight.shape[1], columns))
@@ -128,17 +131,19 @@ class PackedDtm:
             H,
             W,
             weight.shape[1],
+            out.stride(2),
             tile,
             columns,
             num_warps=warps,
         )
         return out
 
-    def _convolve(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
+    def _convolve(self, name: str, x: Tensor, out: Tensor | None = None, stride: int = 1) -> Tensor:
         B, H, W, C = x.shape
         weight, bias = self._weights[name], self._biases[name]
         N = weight.shape[1]
-        out = x.new_empty(B, H // stride, W // stride, N)
+        if out is None:
+            out = x.new_empty(B, H // stride, W // stride, N)
         pixels = out.numel() // N
         tile, columns, warps, stages = _convolution_tile(pixels, C, N)
         grid = (ceil_div(pixels, tile), ceil_div(N, columns))
@@ -154,7 +159,9 @@ class PackedDtm:
             W,
             stride,
             C,
+            x.stride(2),
             N,
+            out.stride(2),
             *pieces(C),
             tile,
             columns,
@@ -163,55 +170,51 @@ class PackedDtm:
         )
         return out
 
-    def _upsample(self, name: str, upper: Tensor, skipped: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """The field of twice the size and, below a concatenation, the summands of its z (B, h, w, taps)."""
-        B, h, w, A = upper.shape
+    def _upsample(self, name: str, x: Tensor, out: Tensor) -> list[Tensor]:
+        """Write the field of twice the size, and return the summands of the z that is made of x, if there is one."""
+        B, h, w, A = x.shape
         weight, bias = self._weights[name], self._biases[name]
         C = bias.numel() // 4
-        out = upper.new_empty(B, 2 * h, 2 * w, C)
         pixels = B * h * w
         plane = ceil_div(pixels, 16)
-        taps = None if skipped is None else self._planes(upper, plane)
+        columns_of_taps = weight.shape[1] - 4 * C
+        taps = [self._planes(x, plane)] if columns_of_taps else []
         tile, columns, warps, stages = _upsampling_tile(pixels, C)
-        skips = 0 if skipped is None else skipped.shape[3]
         grid = (ceil_div(pixels, tile), ceil_div(weight.shape[1], columns))
         launch(
             dtm_gpu_loops.upsampling,
             grid,
-            upper,
-            skipped,
+            x,
             weight,
             bias,
             out,
-            taps,
+            taps[0] if taps else None,
             pixels,
             plane,
             w,
             self.channels,
             A,
             _step(A),
-            skips,
-            _step(skips),
             C,
-            weight.shape[1] - 4 * C,
+            out.stride(2),
+            columns_of_taps,
             tile,
             columns,
             num_warps=warps,
             num_stages=stages,
         )
-        return out, taps
+        return taps
 
-    def _tap_products(self, upper: Tensor, skipped: Tensor) -> Tensor:
+    def _tap_products(self, x: Tensor) -> Tensor:
         """The summands of the finest z."""
-        A, B = upper.shape[3], skipped.shape[3]
-        pixels = upper.numel() // A
+        A = x.shape[3]
+        pixels = x.numel() // A
         plane = ceil_div(pixels, 16)
-        taps = self._planes(upper, plane)
+        taps = self._planes(x, plane)
         launch(
             dtm_gpu_loops.tap_products,
             (ceil_div(pixels, 128),),
-            upper,
-            skipped,
+            x,
             self._weights["dt1"],
             taps,
             pixels,
@@ -219,50 +222,12 @@ class PackedDtm:
             self.channels,
             A,
             _step(A),
-            B,
-            _step(B),
             tap_columns(self.channels),
             128,
             64,
             num_warps=8,
         )
         return taps
-
-    def _finish(self, upper: Tensor, skipped: Tensor, finest: Tensor) -> tuple[Tensor, Tensor]:
-        """The summands of the two finest z, without the finest upsampled field."""
-        B, h, w, A = upper.shape
-        C = finest.shape[3]
-        pixels = B * h * w
-        plane = ceil_div(pixels, 16)
-        taps2, taps1 = self._planes(upper, plane), self._planes(upper, 4 * plane)
-        tile, warps, stages = _last_tile(pixels)
-        launch(
-            dtm_gpu_loops.last_upsampling,
-            (ceil_div(pixels, tile),),
-            upper,
-            skipped,
-            finest,
-            self._weights["dcnv1"],
-            self._biases["dcnv1"],
-            self._weights["dt1"],
-            taps2,
-            taps1,
-            pixels,
-            plane,
-            w,
-            self.channels,
-            *_whole(A),
-            *_whole(skipped.shape[3]),
-            C,
-            *_whole(C),
-            tap_columns(self.channels),
-            tile,
-            power_of_two(C),
-            64,
-            num_warps=warps,
-            num_stages=stages,
-        )
-        return taps2, taps1
 
     def _planes(self, like: Tensor, plane: int) -> Tensor:
         """Memory for what the taps make of plane · 16 pixels, a plane for each tap and channel."""
@@ -276,15 +241,11 @@ _FEW = 16384
 
 
 # Four warps to 64 pixels, never to more: of several products outside a loop Triton 3.6 then makes wrong code on Hopper,
-# false values or accesses out of bounds. Seen with (128, 4) for `last_upsampling` and (256, 4) for `first_convolution`.
+# false values or accesses out of bounds. Seen with (256, 4) for `first_convolution`.
 
 
 def _first_tile(pixels: int) -> tuple[int, int]:
     return 128, 8
-
-
-def _last_tile(pixels: int) -> tuple[int, int, int]:
-    return 64, 4, 1
 
 
 def _convolution_tile(pixels: int, C: int, N: int) -> tuple[int, int, int, int]:
@@ -306,16 +267,12 @@ def _upsampling_tile(pixels: int, C: int) -> tuple[int, int, int, int]:
 
 def pieces(channels: int) -> tuple[int, int]:
     """HEAD and TAIL, of at most 96 channels together, by which the kernels go through a pixel's channels."""
-    if channels & (channels - 1) and channels <= 96:
-        return channels * 2 // 3, channels // 3
-    return min(channels, 64), 0
+    return next((head, tail) for head, tail in _PIECES if channels % (head + tail) == 0)
+
+
+_PIECES = ((64, 0), (64, 32), (32, 0), (32, 16), (16, 0))
 
 
 def _step(channels: int) -> int:
     """The largest power of two, up to 64, that divides the channels."""
     return min(channels & -channels, 64)
-
-
-def _whole(channels: int) -> tuple[int, int]:
-    """HEAD and TAIL that are all the channels."""
-    return (channels * 2 // 3, channels // 3) if channels & (channels - 1) else (channels, 0)

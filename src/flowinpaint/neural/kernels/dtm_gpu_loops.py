@@ -46,10 +46,14 @@ def first_convolution(
     H,
     W,
     N: tl.constexpr,
+    N_ROW: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """3×3, of eight channels: a tap is as long as one access to memory, so all nine make one row."""
+    """3×3, of eight channels: a tap is as long as one access to memory, so all nine make one row.
+
+    Pixels of the result lie N_ROW numbers apart.
+    """
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
     y, x = (start + m) // W % H, (start + m) % W
@@ -60,9 +64,9 @@ def first_convolution(
     acc = _multiply_taps(acc, source, m, y, x, inside, weight, n, H, W, N, 0, 64)
     acc = _multiply_taps(acc, source, m, y, x, inside, weight, n, H, W, N, 64, 16)
     acc += tl.load(bias + n, n < N, 0.0)[None, :]
-    out += tl.cast(start, tl.int64) * N
+    out += tl.cast(start, tl.int64) * N_ROW
     tl.store(
-        out + m[:, None] * N + n[None, :],
+        out + m[:, None] * N_ROW + n[None, :],
         _half(tl.maximum(acc, 0.0), out.dtype.element_ty),
         inside[:, None] & (n < N)[None, :],
     )
@@ -79,13 +83,18 @@ def convolution(
     W,
     stride,
     C: tl.constexpr,
+    C_ROW: tl.constexpr,
     N: tl.constexpr,
+    N_ROW: tl.constexpr,
     HEAD: tl.constexpr,
     TAIL: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """3×3 of stride 1 or 2, and ReLU: (B, H, W, C) → (B, H/stride, W/stride, N); pixels are those of the result."""
+    """3×3 of stride 1 or 2, and ReLU: (B, H, W, C) → (B, H/stride, W/stride, N); pixels are those of the result.
+
+    Pixels of the source lie C_ROW numbers apart, those of the result N_ROW.
+    """
     start = tl.program_id(0) * PIXELS
     h, w = H // stride, W // stride
     m = start + tl.arange(0, PIXELS)
@@ -93,8 +102,8 @@ def convolution(
     y, x = m // w % h * stride, m % w * stride
     origin = ((start // w // h) * H + start // w % h * stride) * W + start % w * stride
     # Offsets from the tile's first pixel fit 32 bits where those from the image's might not.
-    rows = ((m // w // h * H + y) * W + x - origin) * C
-    source += tl.cast(origin, tl.int64) * C
+    rows = ((m // w // h * H + y) * W + x - origin) * C_ROW
+    source += tl.cast(origin, tl.int64) * C_ROW
     n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
     STEP: tl.constexpr = HEAD + TAIL
@@ -103,14 +112,14 @@ def convolution(
         tap, first = i // PARTS, i % PARTS * STEP
         dy, dx = tap // 3 - 1, tap % 3 - 1
         valid = inside & (y + dy >= 0) & (y + dy < H) & (x + dx >= 0) & (x + dx < W)
-        near = rows + (dy * W + dx) * C
+        near = rows + (dy * W + dx) * C_ROW
         acc = _multiply(acc, source, near, valid, weight, tap * C, n, N, first, HEAD)
         if TAIL:
             acc = _multiply(acc, source, near, valid, weight, tap * C, n, N, first + HEAD, TAIL)
     acc += tl.load(bias + n, n < N, 0.0)[None, :]
-    out += tl.cast(start, tl.int64) * N
+    out += tl.cast(start, tl.int64) * N_ROW
     tl.store(
-        out + (tl.arange(0, PIXELS) * N)[:, None] + n[None, :],
+        out + (tl.arange(0, PIXELS) * N_ROW)[:, None] + n[None, :],
         _half(tl.maximum(acc, 0.0), out.dtype.element_ty),
         inside[:, None] & (n < N)[None, :],
     )
@@ -134,8 +143,7 @@ def _store_taps(taps, acc, column, pixel, plane, columns):
 
 @triton.jit(do_not_specialize=["pixels", "plane", "w"])
 def upsampling(
-    upper,
-    skipped,
+    source,
     weight,
     bias,
     out,
@@ -145,17 +153,16 @@ def upsampling(
     w,
     Z: tl.constexpr,
     A: tl.constexpr,
-    A_STEP: tl.constexpr,
-    B: tl.constexpr,
-    B_STEP: tl.constexpr,
+    STEP: tl.constexpr,
     C: tl.constexpr,
+    C_ROW: tl.constexpr,
     TAPS: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """The transposed convolution, 4 C columns, and behind them what each tap of the 3×3 to z makes of the pixel.
 
-    The concatenation of upper (…, A) and skipped (…, B) is read where its halves lie.
+    source is (…, A); pixels of the result lie C_ROW numbers apart.
     """
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
@@ -163,17 +170,14 @@ def upsampling(
     N: tl.constexpr = 4 * C + TAPS
     n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
-    upper += tl.cast(start, tl.int64) * A
-    acc = _multiply_all(acc, upper, m * A, inside, weight, 0, n, N, A, A_STEP)
-    if B:
-        skipped += tl.cast(start, tl.int64) * B
-        acc = _multiply_all(acc, skipped, m * B, inside, weight, A, n, N, B, B_STEP)
+    source += tl.cast(start, tl.int64) * A
+    acc = _multiply_all(acc, source, m * A, inside, weight, 0, n, N, A, STEP)
     # The first of the four pixels under pixel i of row r is pixel 2 i of row 2 r; rows count through the batch.
     origin = start // w * 4 * w + start % w * 2
     corner = (start + m) // w * 4 * w + (start + m) % w * 2 - origin
-    out += tl.cast(origin, tl.int64) * C
+    out += tl.cast(origin, tl.int64) * C_ROW
     part = n // C
-    offsets = (corner[:, None] + (part // 2 * 2 * w + part % 2)[None, :]) * C + (n % C)[None, :]
+    offsets = (corner[:, None] + (part // 2 * 2 * w + part % 2)[None, :]) * C_ROW + (n % C)[None, :]
     value = tl.maximum(acc + tl.load(bias + n, n < 4 * C, 0.0)[None, :], 0.0)
     tl.store(out + offsets, _half(value, out.dtype.element_ty), inside[:, None] & (n < 4 * C)[None, :])
     if TAPS:  # noqa: SIM102 (known when compiling, the next is not)
@@ -184,117 +188,24 @@ def upsampling(
 
 @triton.jit(do_not_specialize=["pixels", "plane"])
 def tap_products(
-    upper,
-    skipped,
+    source,
     weight,
     taps,
     pixels,
     plane,
     Z: tl.constexpr,
     A: tl.constexpr,
-    A_STEP: tl.constexpr,
-    B: tl.constexpr,
-    B_STEP: tl.constexpr,
+    STEP: tl.constexpr,
     TAPS: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """What each tap of the 3×3 to z makes of a pixel of the concatenation of upper (…, A) and skipped (…, B)."""
+    """What each tap of the 3×3 to z makes of a pixel of source (…, A)."""
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
     inside = start + m < pixels
     t = tl.arange(0, COLUMNS)
     acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
-    upper += tl.cast(start, tl.int64) * A
-    skipped += tl.cast(start, tl.int64) * B
-    acc = _multiply_all(acc, upper, m * A, inside, weight, 0, t, TAPS, A, A_STEP)
-    acc = _multiply_all(acc, skipped, m * B, inside, weight, A, t, TAPS, B, B_STEP)
+    source += tl.cast(start, tl.int64) * A
+    acc = _multiply_all(acc, source, m * A, inside, weight, 0, t, TAPS, A, STEP)
     _store_taps(taps, acc, t, start + m, plane, 9 * Z)
-
-
-@triton.jit
-def _pieces(source, rows, valid, HEAD: tl.constexpr, TAIL: tl.constexpr):
-    """All channels of the rows, in two pieces; the second is the first again where there is no TAIL."""
-    c = tl.arange(0, HEAD)
-    head = tl.load(source + rows[:, None] + c[None, :], valid[:, None], 0.0)
-    tail = head
-    if TAIL:
-        c = HEAD + tl.arange(0, TAIL)
-        tail = tl.load(source + rows[:, None] + c[None, :], valid[:, None], 0.0)
-    return head, tail
-
-
-@triton.jit
-def _multiply_pieces(acc, head, tail, weight, k, n, N, limit, HEAD: tl.constexpr, TAIL: tl.constexpr):
-    """Add to acc: (head | tail) @ weight[k : k + HEAD + TAIL, n], the columns from limit on being zero."""
-    c = k + tl.arange(0, HEAD)
-    acc = tl.dot(head, tl.load(weight + c[:, None] * N + n[None, :], (n < limit)[None, :], 0.0), acc)
-    if TAIL:
-        c = k + HEAD + tl.arange(0, TAIL)
-        acc = tl.dot(tail, tl.load(weight + c[:, None] * N + n[None, :], (n < limit)[None, :], 0.0), acc)
-    return acc
-
-
-@triton.jit(do_not_specialize=["pixels", "plane", "w"])
-def last_upsampling(
-    upper,
-    skipped,
-    finest,
-    weight,
-    bias,
-    tap_weight,
-    taps,
-    finest_taps,
-    pixels,
-    plane,
-    w,
-    Z: tl.constexpr,
-    A_HEAD: tl.constexpr,
-    A_TAIL: tl.constexpr,
-    B_HEAD: tl.constexpr,
-    B_TAIL: tl.constexpr,
-    C: tl.constexpr,
-    C_HEAD: tl.constexpr,
-    C_TAIL: tl.constexpr,
-    TAPS: tl.constexpr,
-    PIXELS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    TAP_COLUMNS: tl.constexpr,
-):
-    """As `upsampling`, but what it makes of a pixel is at once multiplied by the taps to the finest z, never written.
-
-    finest is the other half of the finest concatenation, (…, C), and tap_weight (2 C, TAPS).
-    """
-    start = tl.program_id(0) * PIXELS
-    m = tl.arange(0, PIXELS)
-    inside = start + m < pixels
-    A: tl.constexpr = A_HEAD + A_TAIL
-    B: tl.constexpr = B_HEAD + B_TAIL
-    N: tl.constexpr = 4 * C + TAPS
-    a_head, a_tail = _pieces(upper + tl.cast(start, tl.int64) * A, m * A, inside, A_HEAD, A_TAIL)
-    b_head, b_tail = _pieces(skipped + tl.cast(start, tl.int64) * B, m * B, inside, B_HEAD, B_TAIL)
-
-    t = tl.arange(0, TAP_COLUMNS)
-    acc = tl.zeros([PIXELS, TAP_COLUMNS], tl.float32)
-    acc = _multiply_pieces(acc, a_head, a_tail, weight, 0, 4 * C + t, N, N, A_HEAD, A_TAIL)
-    acc = _multiply_pieces(acc, b_head, b_tail, weight, A, 4 * C + t, N, N, B_HEAD, B_TAIL)
-    _store_taps(taps, acc, t, start + m, plane, 9 * Z)
-
-    c = tl.arange(0, COLUMNS)
-    through = tl.load(tap_weight + c[:, None] * TAPS + t[None, :], (c < C)[:, None] & (t < TAPS)[None, :], 0.0)
-    origin = start // w * 4 * w + start % w * 2
-    corner = (start + m) // w * 4 * w + (start + m) % w * 2 - origin
-    finest += tl.cast(origin, tl.int64) * C
-    for part in tl.static_range(4):
-        pixel = corner + (part // 2) * 2 * w + part % 2
-        columns = part * C + c
-        limit = (part + 1) * C
-        acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
-        acc = _multiply_pieces(acc, a_head, a_tail, weight, 0, columns, N, limit, A_HEAD, A_TAIL)
-        acc = _multiply_pieces(acc, b_head, b_tail, weight, A, columns, N, limit, B_HEAD, B_TAIL)
-        acc += tl.load(bias + columns, c < C, 0.0)[None, :]
-        value = _half(tl.maximum(acc, 0.0), finest.dtype.element_ty)
-        head, tail = _pieces(finest, pixel * C, inside, C_HEAD, C_TAIL)
-        acc = tl.dot(value, through)
-        acc = _multiply_pieces(acc, head, tail, tap_weight, C, t, TAPS, TAPS, C_HEAD, C_TAIL)
-        _store_taps(finest_taps, acc, part * 9 * Z + t, start + m, plane, (part + 1) * 9 * Z)

@@ -17,7 +17,6 @@ from flowinpaint.neural.dtm import DiffusionTensorModule
 
 CHANNELS = 8
 """Channels of the network's input and of the maps z, as they lie in memory."""
-CONVOLUTIONS = ("cnv0", "cnv1", "cnv1_1", "cnv2", "cnv2_1", "cnv3", "cnv3_1", "cnv4")
 DECODERS = ("dcnv4", "dcnv3", "dcnv2", "dcnv1")
 Matrices = Callable[[DiffusionTensorModule], dict[str, Tensor]]
 
@@ -56,9 +55,8 @@ def flat(dtm: DiffusionTensorModule) -> Tensor:
 def places(dtm: DiffusionTensorModule, matrices: Matrices) -> dict[str, Tensor]:
     """Which parameter stands where in the matrices: its number among all of the module's, from one on, or zero."""
     # The same function of a module that holds these numbers tells.
-    shape = dtm.cnv0.in_channels, dtm.out_channels, dtm.width, dtm.dcnv4.kernel_size[0]
     with torch.device("meta"):  # draws no random numbers, on which a training run's future depends
-        numbered = DiffusionTensorModule(*shape)
+        numbered = DiffusionTensorModule(*dtm.shape)
     numbered = numbered.to_empty(device="cpu").double()
     count = 1
     for parameter in numbered.parameters():
@@ -67,57 +65,59 @@ def places(dtm: DiffusionTensorModule, matrices: Matrices) -> dict[str, Tensor]:
     return {name: tensor.long() for name, tensor in matrices(numbered).items()}
 
 
+def convolutions(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.Conv2d, int]]:
+    """The 3×3 of many channels by name, with the seam in what each reads, or 0: all but cnv0 and those to z."""
+    seams = {f"mrg{k}": dtm.joined[k][0] for k in dtm.joined}
+    layers = {name: layer for name, layer in dtm.named_children() if name.startswith(("cnv", "mrg")) and name != "cnv0"}
+    return {name: (layer, seams.get(name, 0)) for name, layer in layers.items() if isinstance(layer, nn.Conv2d)}
+
+
+def decoders(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.ConvTranspose2d, nn.Conv2d, int]]:
+    """The transposed layers that have a z beside them by name, with that z's layer and the seam in what both read."""
+    return {
+        "dcnv3": (dtm.dcnv3, dtm.dt4, dtm.seam(4)),
+        "dcnv2": (dtm.dcnv2, dtm.dt3, dtm.seam(3)),
+        "dcnv1": (dtm.dcnv1, dtm.dt2, dtm.seam(2)),
+    }
+
+
 def forward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
-    """What the kernels of the network need: behind the columns of each decoder those of the z of its level."""
-    w = dtm.width
-    packed = {"cnv0": convolution_matrix(dtm.cnv0, CHANNELS)}
-    for name in CONVOLUTIONS[1:]:
-        layer = getattr(dtm, name)
-        packed[name] = convolution_matrix(layer, padded(layer.in_channels))
+    """What the kernels of the network need: behind the columns of each decoder those of the z beside it."""
+    packed = {"cnv0": first_matrix(dtm.cnv0)}
+    packed |= {name: convolution_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
     packed["dcnv4"] = upsampling_matrix(dtm.dcnv4, 0)
-    for name, layer, head, seam in (
-        ("dcnv3", dtm.dcnv3, dtm.dt4, 4 * w),
-        ("dcnv2", dtm.dcnv2, dtm.dt3, 4 * w),
-        ("dcnv1", dtm.dcnv1, dtm.dt2, 2 * w),
-    ):
+    for name, (layer, head, seam) in decoders(dtm).items():
         packed[name] = torch.cat([upsampling_matrix(layer, seam), taps_matrix(head, seam)], 1)
-    packed["dt1"] = taps_matrix(dtm.dt1, w)
+    packed["dt1"] = taps_matrix(dtm.dt1, dtm.seam(1))
     return packed
 
 
 def backward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
     """What the kernels of the gradient need: rows for what a layer made, columns for what it read."""
-    w = dtm.width
-    packed = {name: transposed_matrix(getattr(dtm, name)) for name in CONVOLUTIONS[1:]}
+    packed = {name: transposed_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
     packed["dcnv4"] = upsampling_matrix(dtm.dcnv4, 0).T
-    for name, layer, head, seam in (
-        ("dcnv3", dtm.dcnv3, dtm.dt4, 4 * w),
-        ("dcnv2", dtm.dcnv2, dtm.dt3, 4 * w),
-        ("dcnv1", dtm.dcnv1, dtm.dt2, 2 * w),
-    ):
+    for name, (layer, head, seam) in decoders(dtm).items():
         packed[name] = torch.cat([upsampling_matrix(layer, seam).T, reverse_taps_matrix(head, seam)])
-    packed["dt1"] = reverse_taps_matrix(dtm.dt1, w)
+    packed["dt1"] = reverse_taps_matrix(dtm.dt1, dtm.seam(1))
     return packed
 
 
 def gradient_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
-    """How the gradients of the weights come out of the kernels; decoders have two matrices, before and ".skipped"."""
-    w = dtm.width
-    made = forward_matrices(dtm)
-    packed = {name: made[name] for name in CONVOLUTIONS}
-    packed["dcnv4"] = made["dcnv4"].T
-    for name, seam in (("dcnv3", 4 * w), ("dcnv2", 4 * w), ("dcnv1", 2 * w)):
-        upsampling = upsampling_matrix(getattr(dtm, name), seam).T
-        packed[name], packed[f"{name}.skipped"] = upsampling.tensor_split([padded(seam)], 1)
-    for name, seam in (("dt4", 4 * w), ("dt3", 4 * w), ("dt2", 2 * w), ("dt1", w)):
-        packed[name] = reverse_taps_matrix(getattr(dtm, name), seam)
+    """How the gradients of the weights come out of the kernels."""
+    packed = {"cnv0": first_matrix(dtm.cnv0)}
+    packed |= {name: convolution_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
+    packed["dcnv4"] = upsampling_matrix(dtm.dcnv4, 0).T
+    for name, (layer, head, seam) in decoders(dtm).items():
+        packed[name] = upsampling_matrix(layer, seam).T
+        packed[f"dt{int(name[-1]) + 1}"] = reverse_taps_matrix(head, seam)
+    packed["dt1"] = reverse_taps_matrix(dtm.dt1, dtm.seam(1))
     return packed
 
 
 def forward_biases(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
     """The biases, those of the decoders once for each of the four pixels, those of the z in one, coarse to fine."""
-    packed = {name: _bias(getattr(dtm, name)) for name in CONVOLUTIONS}
-    packed.update({name: _bias(getattr(dtm, name)).repeat(4) for name in DECODERS})
+    packed = {name: _bias(layer) for name, (layer, _) in {"cnv0": (dtm.cnv0, 0), **convolutions(dtm)}.items()}
+    packed |= {name: _bias(getattr(dtm, name)).repeat(4) for name in DECODERS}
     heads = (dtm.dt4, dtm.dt3, dtm.dt2, dtm.dt1)
     packed["dt"] = torch.cat([head.bias.detach() for head in heads if head.bias is not None])
     return packed
@@ -134,10 +134,16 @@ def tap_columns(out_channels: int) -> int:
     return -(-9 * out_channels // 16) * 16
 
 
-def convolution_matrix(layer: nn.Conv2d, channels: int) -> Tensor:
-    """A 3×3, the channels it reads being so many in memory, as (9 · channels, columns)."""
+def first_matrix(layer: nn.Conv2d) -> Tensor:
+    """The 3×3 of the input, whose few channels are CHANNELS in memory, as (9 · CHANNELS, columns)."""
     weight = layer.weight.detach().permute(2, 3, 1, 0).flatten(0, 1)
-    return _pad_end(_pad_end(weight, 1, channels), 2, padded(weight.shape[2])).flatten(0, 1)
+    return _pad_end(_pad_end(weight, 1, CHANNELS), 2, padded(layer.out_channels)).flatten(0, 1)
+
+
+def convolution_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
+    """A 3×3 as (9 · channels, columns)."""
+    weight = _pad_end(layer.weight.detach().permute(1, 2, 3, 0), 3, padded(layer.out_channels))
+    return _pad_halves(weight, seam).flatten(1, 2).transpose(0, 1).flatten(0, 1)
 
 
 def upsampling_matrix(layer: nn.ConvTranspose2d, seam: int) -> Tensor:
@@ -155,12 +161,12 @@ def taps_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
     return _pad_end(_pad_halves(columns, seam), 1, tap_columns(layer.out_channels))
 
 
-def transposed_matrix(layer: nn.Conv2d) -> Tensor:
+def transposed_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
     """A 3×3 as (9 · what it makes, what it reads), the taps in reverse for stride 1."""
-    weight = layer.weight.detach().permute(2, 3, 0, 1).flatten(0, 1)
+    weight = _pad_halves(layer.weight.detach().permute(1, 2, 3, 0).flatten(1, 2), seam)
     if layer.stride == (1, 1):
-        weight = weight.flip(0)
-    return _pad_end(_pad_end(weight, 1, padded(weight.shape[1])), 2, padded(weight.shape[2])).flatten(0, 1)
+        weight = weight.flip(1)
+    return _pad_end(weight, 2, padded(layer.out_channels)).flatten(1).T
 
 
 def reverse_taps_matrix(layer: nn.Conv2d, seam: int) -> Tensor:

@@ -19,15 +19,9 @@ from flowinpaint.integers import ceil_div, power_of_two
 from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.kernels import dtm_training_loops
 from flowinpaint.neural.kernels.dtm_gpu import PackedDtm, pieces
-from flowinpaint.neural.kernels.dtm_gpu_packing import (
-    CHANNELS,
-    PackedParameters,
-    backward_matrices,
-    flat,
-)
+from flowinpaint.neural.kernels.dtm_gpu_packing import PackedParameters, backward_matrices, flat, padded
 from flowinpaint.neural.kernels.dtm_training_sums import GradientSums, block
 
-_ACTIVATIONS = ("x0", "c1", "x1", "c2", "x2", "c3", "x3", "x4", "up4", "up3", "up2", "up1")
 _COLUMNS = 64
 _TILES = {
     "head": (128, 8, 3),
@@ -66,14 +60,14 @@ class _Dtm(torch.autograd.Function):
         kept: dict[str, Tensor] = {}
         with torch.cuda.device_of(x):
             maps = trainable.network.maps(x, kept)
-        ctx.save_for_backward(x, *(kept[name] for name in _ACTIVATIONS))
-        ctx.trainable = trainable
+        ctx.save_for_backward(x, *kept.values())
+        ctx.trainable, ctx.names = trainable, list(kept)
         return tuple(maps)
 
     @staticmethod
     def backward(ctx: Any, *dz: Tensor) -> tuple[Tensor | None, ...]:
         x, *kept = ctx.saved_tensors
-        activations = dict(zip(_ACTIVATIONS, kept, strict=True))
+        activations = dict(zip(ctx.names, kept, strict=True))
         with torch.cuda.device_of(x):
             gradients = _Backward(ctx.trainable).run(x, activations, [z.contiguous() for z in dz])
         return None, None, *gradients
@@ -84,41 +78,57 @@ class _Backward:
 
     def __init__(self, trainable: TrainableDtm) -> None:
         self.weights, self.sums, self.dtype = trainable.transposed, trainable.sums, trainable.gradients
-        self.channels = trainable.dtm.out_channels
+        self.channels, self.merge = trainable.dtm.out_channels, trainable.dtm.merge
+        self.halves = {k: tuple(map(padded, sizes)) for k, sizes in trainable.dtm.joined.items()}
 
     def run(self, x: Tensor, a: dict[str, Tensor], dz: list[Tensor]) -> list[Tensor]:
         """x, activations a and dz, the gradients of the maps from coarse to fine, to those of the parameters."""
         for k, z in enumerate(dz):
             biases = self.sums["dt.bias"][k * self.channels : (k + 1) * self.channels]
             torch.sum(z[..., : self.channels], (0, 1, 2), dtype=torch.float32, out=biases)
-        g = self._through_head("dcnv1", dz[3], a["up1"])
-        self._taps_weight("dt1", dz[3], a["up1"], a["x0"])
         skipped = {}
-        for k, name, head in ((1, "dcnv1", "dt2"), (2, "dcnv2", "dt3"), (3, "dcnv3", "dt4")):
-            z, upper, x_k = dz[3 - k], a[f"up{k + 1}"], a[f"x{k}"]
-            self._upsampling_weights(name, g, upper, x_k)
-            self._taps_weight(head, z, upper, x_k)
-            g, skipped[k] = self._through_decoder(name, f"dcnv{k + 1}", g, upper, z, x_k)
-        self._upsampling_weights("dcnv4", g, a["x4"])
-        g, _ = self._through_decoder("dcnv4", "cnv4", g, a["x4"])
-        self._weight("cnv4", a["x3"], g, 2, 3)
-        g = self._through_stride("cnv4", "cnv3_1", g, a["x3"], skipped[3])
+        self._taps_weight("dt1", dz[3], a["y1"])
+        g = self._through_head(dz[3], a["y1"])
+        for k in (1, 2, 3, 4):
+            if self.merge:
+                self._weight(f"mrg{k}", a[f"join{k}"], g, 1, 3)
+                g = self._through_convolution(f"mrg{k}", f"dcnv{k}", g, a[f"join{k}"])
+            below, skipped[k] = g.split(self.halves[k], 3)
+            read = a[f"y{k + 1}"] if k < 4 else a["x4"]
+            self._weight(f"dcnv{k}", below, read, 2, 2)
+            if k < 4:
+                self._taps_weight(f"dt{k + 1}", dz[3 - k], read)
+            g = self._through_decoder(k, below, read, dz[3 - k] if k < 4 else None)
+        self._weight("cnv4", self._skips(a, 4), g, 2, 3)
+        g = self._through_stride("cnv4", "cnv3_1", g, self._skips(a, 4), skipped[4])
         for k in (3, 2, 1):
             self._weight(f"cnv{k}_1", a[f"c{k}"], g, 1, 3)
             g = self._through_convolution(f"cnv{k}_1", f"cnv{k}", g, a[f"c{k}"])
-            self._weight(f"cnv{k}", a[f"x{k - 1}"], g, 2, 3)
-            skip = skipped[k - 1] if k > 1 else dz[3]
-            g = self._through_stride(f"cnv{k}", f"cnv{k - 1}_1" if k > 1 else "cnv0", g, a[f"x{k - 1}"], skip)
+            self._weight(f"cnv{k}", self._skips(a, k), g, 2, 3)
+            maker = f"cnv{k - 1}_1" if k > 1 or self.merge else "cnv0"
+            g = self._through_stride(f"cnv{k}", maker, g, self._skips(a, k), skipped[k])
+        if self.merge:
+            self._weight("cnv0_1", a["c0"], g, 1, 3)
+            g = self._through_convolution("cnv0_1", "cnv0", g, a["c0"])
         self._taps_weight("cnv0", x, g)
         return self.sums.gradients()
 
-    def _through_head(self, maker: str, dz: Tensor, active: Tensor) -> Tensor:
-        B, H, W, C = active.shape
+    def _skips(self, a: dict[str, Tensor], level: int) -> Tensor:
+        """The half of a level's join that skips the level below."""
+        half: Tensor = a[f"join{level}"].split(self.halves[level], 3)[1]
+        return half
+
+    def _maker(self, level: int) -> str:
+        """Which layer's bias made what dt and the next dcnv read of a level; of a join its first half did."""
+        return f"mrg{level}" if self.merge else f"dcnv{level}"
+
+    def _through_head(self, dz: Tensor, active: Tensor) -> Tensor:
+        B, H, W, N = active.shape
         out, weight = torch.empty_like(active, dtype=self.dtype), self.weights["dt1"]
-        columns = min(_COLUMNS, power_of_two(C))
+        columns = min(_COLUMNS, power_of_two(N))
         tile, warps, stages = _TILES["head"]
-        grid = (ceil_div(B * H * W, tile), ceil_div(C, columns))
-        sums = torch.empty(grid[0], C, device=dz.device)
+        grid = (ceil_div(B * H * W, tile), ceil_div(N, columns))
+        sums = torch.empty(grid[0], N, device=dz.device)
         launch(
             dtm_training_loops.head_gradient,
             grid,
@@ -130,14 +140,13 @@ class _Backward:
             B * H * W,
             H,
             W,
-            C,
-            weight.shape[1],
+            N,
             tile,
             columns,
             num_warps=warps,
             num_stages=stages,
         )
-        self._bias(maker, sums)
+        self._bias(self._maker(1), sums)
         return out
 
     def _through_convolution(self, name: str, maker: str, g: Tensor, active: Tensor) -> Tensor:
@@ -170,22 +179,19 @@ class _Backward:
         return out
 
     def _through_stride(self, name: str, maker: str, g: Tensor, active: Tensor, skipped: Tensor) -> Tensor:
-        """skipped: what comes through the skip connection, or the finest dz, from which it is made."""
+        """Through a 3×3 of stride 2; active, and `skipped` through the skip connection, are halves of joins."""
         B, h, w, C = g.shape
-        out = torch.empty_like(active, dtype=self.dtype)
-        N = out.shape[3]
+        N = active.shape[3]
+        out = torch.empty(active.shape, dtype=self.dtype, device=g.device)
         tile, warps, stages = _TILES["strided"]
         grid = (ceil_div(B * h * w, tile), ceil_div(N, _COLUMNS), 4)
         sums = torch.empty(4 * grid[0], N, device=g.device)
-        made = skipped.shape[3] == CHANNELS
         launch(
             dtm_training_loops.strided_gradient,
             grid,
             g,
             self.weights[name],
-            None if made else skipped,
-            skipped if made else None,
-            self.weights["dt1"] if made else None,
+            skipped,
             active,
             out,
             sums,
@@ -195,7 +201,7 @@ class _Backward:
             C,
             N,
             *pieces(C),
-            self.weights["dt1"].shape[1] if made else 0,
+            active.stride(2),
             tile,
             _COLUMNS,
             num_warps=warps,
@@ -204,50 +210,38 @@ class _Backward:
         self._bias(maker, sums)
         return out
 
-    def _through_decoder(
-        self,
-        name: str,
-        maker: str,
-        g: Tensor,
-        upper: Tensor,
-        dz: Tensor | None = None,
-        skip: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        B, h, w, A = upper.shape
-        out, skipped = (torch.empty_like(x, dtype=self.dtype) for x in (upper, upper if skip is None else skip))
-        C, skips = g.shape[3], 0 if skip is None else skip.shape[3]
+    def _through_decoder(self, level: int, g: Tensor, active: Tensor, dz: Tensor | None) -> Tensor:
+        """From what a level's decoder made, and the z beside it, to what both read."""
+        B, h, w, N = active.shape
+        out = torch.empty_like(active, dtype=self.dtype)
+        C = g.shape[3]
         tile, warps, stages = _TILES["upsampling"]
-        grid = (ceil_div(B * h * w, tile), ceil_div(A + skips, _COLUMNS))
-        sums = torch.empty(grid[0], A, device=g.device)
+        grid = (ceil_div(B * h * w, tile), ceil_div(N, _COLUMNS))
+        sums = torch.empty(grid[0], N, device=g.device)
         launch(
             dtm_training_loops.upsampling_gradient,
             grid,
             g,
             dz,
-            self.weights[name],
-            upper,
+            self.weights[f"dcnv{level}"],
+            active,
             out,
             sums,
-            skipped,
             B * h * w,
             h,
             w,
             C,
+            g.stride(2),
             *pieces(C),
-            A,
-            skips,
+            N,
+            dz is not None,
             tile,
             _COLUMNS,
             num_warps=warps,
             num_stages=stages,
         )
-        self._bias(maker, sums)
-        return out, skipped
-
-    def _upsampling_weights(self, name: str, g: Tensor, upper: Tensor, skip: Tensor | None = None) -> None:
-        self._weight(name, g, upper, 2, 2)
-        if skip is not None:
-            self._weight(f"{name}.skipped", g, skip, 2, 2)
+        self._bias("cnv4" if dz is None else self._maker(level + 1), sums)
+        return out
 
     def _weight(self, name: str, source: Tensor, other: Tensor, stride: int, side: int) -> None:
         out, parts = self.sums[name], self.sums.parts[name]
@@ -269,6 +263,7 @@ class _Backward:
             stride,
             chunks,
             C,
+            source.stride(2),
             N,
             side,
             rows,
@@ -278,27 +273,24 @@ class _Backward:
             num_stages=stages,
         )
 
-    def _taps_weight(self, name: str, source: Tensor, upper: Tensor, skip: Tensor | None = None) -> None:
+    def _taps_weight(self, name: str, source: Tensor, other: Tensor) -> None:
         out, parts = self.sums[name], self.sums.parts[name]
-        B, H, W, A = upper.shape
-        skips = 0 if skip is None else skip.shape[3]
-        columns = block(A + skips)
+        B, H, W, N = other.shape
+        columns = block(N)
         taken, warps, stages = _TILES["taps weight"]
         chunks = ceil_div(ceil_div(B * H * W, taken), parts)
-        grid = (ceil_div(A + skips, columns), parts)
+        grid = (ceil_div(N, columns), parts)
         launch(
             dtm_training_loops.taps_weight_gradient,
             grid,
             source,
-            upper,
-            skip,
+            other,
             out,
             B * H * W,
             H,
             W,
             chunks,
-            A,
-            skips,
+            N,
             columns,
             taken,
             num_warps=warps,
@@ -306,5 +298,9 @@ class _Backward:
         )
 
     def _bias(self, name: str, sums: Tensor) -> None:
-        """The gradient of the layer that made an activation, from the sums (programs, channels) over its pixels."""
-        torch.sum(sums, 0, out=self.sums[f"{name}.bias"])
+        """The gradient of the layer that made an activation, from the sums (programs, channels) over its pixels.
+
+        Of a join these are the first channels: the other half has more of its gradient to come.
+        """
+        out = self.sums[f"{name}.bias"]
+        torch.sum(sums[:, : out.numel()], 0, out=out)

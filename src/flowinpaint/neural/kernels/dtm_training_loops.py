@@ -10,9 +10,9 @@ from flowinpaint.neural.kernels.dtm_gpu_loops import _half, _multiply, _multiply
 
 
 @triton.jit
-def _store_active(out, active, sums, program, at, value, mask, n, N):
+def _store_active(out, active, sums, program, at, active_at, value, mask, n, N):
     """Write the value where active, and its sum over the pixels, the bias's gradient, to this program's row of sums."""
-    value = tl.where((tl.load(active + at, mask, 0.0) > 0) & mask, value, 0.0)
+    value = tl.where((tl.load(active + active_at, mask, 0.0) > 0) & mask, value, 0.0)
     tl.store(out + at, _half(value, out.dtype.element_ty), mask)
     tl.store(sums + program * N + n, tl.sum(value, 0), n < N)
 
@@ -27,12 +27,11 @@ def head_gradient(
     pixels,
     H,
     W,
-    C: tl.constexpr,
     N: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """From dz (B, H, W, 8) to the first C of the N channels that the 3×3 to z reads: out (B, H, W, C)."""
+    """From dz (B, H, W, 8) to what the 3×3 to z reads: out (B, H, W, N)."""
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
     y, x = (start + m) // W % H, (start + m) % W
@@ -42,8 +41,8 @@ def head_gradient(
     dz += tl.cast(start, tl.int64) * 8
     acc = _multiply_taps(acc, dz, m, y, x, inside, weight, n, H, W, N, 0, 64)
     acc = _multiply_taps(acc, dz, m, y, x, inside, weight, n, H, W, N, 64, 16)
-    at = tl.cast(start, tl.int64) * C + m[:, None] * C + n[None, :]
-    _store_active(out, active, sums, tl.program_id(0), at, acc, inside[:, None] & (n < C)[None, :], n, C)
+    at = tl.cast(start, tl.int64) * N + m[:, None] * N + n[None, :]
+    _store_active(out, active, sums, tl.program_id(0), at, at, acc, inside[:, None] & (n < N)[None, :], n, N)
 
 
 @triton.jit(do_not_specialize=["pixels", "H", "W"])
@@ -82,7 +81,7 @@ def convolution_gradient(
         if TAIL:
             acc = _multiply(acc, g, near, valid, weight, tap * C, n, N, first + HEAD, TAIL)
     at = tl.cast(start, tl.int64) * N + m[:, None] * N + n[None, :]
-    _store_active(out, active, sums, tl.program_id(0), at, acc, inside[:, None] & (n < N)[None, :], n, N)
+    _store_active(out, active, sums, tl.program_id(0), at, at, acc, inside[:, None] & (n < N)[None, :], n, N)
 
 
 @triton.jit(do_not_specialize=["pixels", "h", "w"])
@@ -90,8 +89,6 @@ def strided_gradient(
     g,
     weight,
     skipped,
-    dz,
-    head_weight,
     active,
     out,
     sums,
@@ -102,14 +99,14 @@ def strided_gradient(
     N: tl.constexpr,
     HEAD: tl.constexpr,
     TAIL: tl.constexpr,
-    HEAD_STRIDE: tl.constexpr,
+    ROW: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """Of a 3×3 of stride 2: g (B, h, w, C) to out (B, 2 h, 2 w, N), with what comes through the skip connection.
 
-    That is read from `skipped`, like out, or, where HEAD_STRIDE is given, made from the finest dz as in
-    `head_gradient`. A program takes one of the four pixels under each of its own: they see 1, 2, 2 and 4 taps.
+    Pixels of that, `skipped`, and of `active` lie ROW numbers apart. A program takes one of the four pixels under each
+    of its own: they see 1, 2, 2 and 4 taps.
     """
     start = tl.program_id(0) * PIXELS
     below, right = tl.program_id(2) // 2, tl.program_id(2) % 2
@@ -135,16 +132,10 @@ def strided_gradient(
     origin = start // w * 4 * w + start % w * 2
     pixel = (start + m) // w * 4 * w + (start + m) % w * 2 + below * 2 * w + right - origin
     at = tl.cast(origin, tl.int64) * N + pixel[:, None] * N + n[None, :]
+    joined = tl.cast(origin, tl.int64) * ROW + pixel[:, None] * ROW + n[None, :]
     mask = inside[:, None] & (n < N)[None, :]
-    if HEAD_STRIDE:
-        dz += tl.cast(origin, tl.int64) * 8
-        v, u = 2 * y + below, 2 * x + right
-        behind = HEAD_STRIDE - N + n  # the columns behind the seam
-        acc = _multiply_taps(acc, dz, pixel, v, u, inside, head_weight, behind, 2 * h, 2 * w, HEAD_STRIDE, 0, 64)
-        acc = _multiply_taps(acc, dz, pixel, v, u, inside, head_weight, behind, 2 * h, 2 * w, HEAD_STRIDE, 64, 16)
-    else:
-        acc += tl.load(skipped + at, mask, 0.0)
-    _store_active(out, active, sums, tl.program_id(0) * 4 + tl.program_id(2), at, acc, mask, n, N)
+    acc += tl.load(skipped + joined, mask, 0.0)
+    _store_active(out, active, sums, tl.program_id(0) * 4 + tl.program_id(2), at, joined, acc, mask, n, N)
 
 
 @triton.jit(do_not_specialize=["pixels", "h", "w"])
@@ -155,49 +146,46 @@ def upsampling_gradient(
     active,
     out,
     sums,
-    skipped,
     pixels,
     h,
     w,
     C: tl.constexpr,
+    C_ROW: tl.constexpr,
     HEAD: tl.constexpr,
     TAIL: tl.constexpr,
-    A: tl.constexpr,
-    B: tl.constexpr,
+    N: tl.constexpr,
+    TAPS: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Of a decoder: g (B, 2 h, 2 w, C), and dz (B, h, w, 8) where B, to out (…, A) and skipped (…, B).
+    """Of a decoder: g (B, 2 h, 2 w, C), its pixels C_ROW numbers apart, and dz (B, h, w, 8) where TAPS, to out (…, N).
 
     The rows of weight are those of the four pixels, then those of the taps to z.
     """
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
     inside = start + m < pixels
-    N: tl.constexpr = A + B
     n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
     origin = start // w * 4 * w + start % w * 2
     corner = (start + m) // w * 4 * w + (start + m) % w * 2 - origin
-    g += tl.cast(origin, tl.int64) * C
+    g += tl.cast(origin, tl.int64) * C_ROW
     STEP: tl.constexpr = HEAD + TAIL
     PARTS: tl.constexpr = C // STEP
     for i in range(4 * PARTS):
         part, first = i // PARTS, i % PARTS * STEP
-        rows = (corner + part // 2 * 2 * w + part % 2) * C
+        rows = (corner + part // 2 * 2 * w + part % 2) * C_ROW
         acc = _multiply(acc, g, rows, inside, weight, part * C, n, N, first, HEAD)
         if TAIL:
             acc = _multiply(acc, g, rows, inside, weight, part * C, n, N, first + HEAD, TAIL)
-    at = tl.cast(start, tl.int64) * A + m[:, None] * A + n[None, :]
-    if B:
+    if TAPS:
         y, x = (start + m) // w % h, (start + m) % w
         dz += tl.cast(start, tl.int64) * 8
         weight += 4 * C * N
         acc = _multiply_taps(acc, dz, m, y, x, inside, weight, n, h, w, N, 0, 64)
         acc = _multiply_taps(acc, dz, m, y, x, inside, weight, n, h, w, N, 64, 16)
-        there = skipped + tl.cast(start, tl.int64) * B + m[:, None] * B + (n - A)[None, :]
-        tl.store(there, _half(acc, out.dtype.element_ty), inside[:, None] & ((n >= A) & (n < N))[None, :])
-    _store_active(out, active, sums, tl.program_id(0), at, acc, inside[:, None] & (n < A)[None, :], n, A)
+    at = tl.cast(start, tl.int64) * N + m[:, None] * N + n[None, :]
+    _store_active(out, active, sums, tl.program_id(0), at, at, acc, inside[:, None] & (n < N)[None, :], n, N)
 
 
 @triton.jit
@@ -229,6 +217,7 @@ def weight_gradient(
     stride,
     chunks,
     C: tl.constexpr,
+    C_ROW: tl.constexpr,
     N: tl.constexpr,
     SIDE: tl.constexpr,
     ROWS: tl.constexpr,
@@ -238,7 +227,7 @@ def weight_gradient(
     """The sum over pixels of source ⊗ other, part of it for each program_id(2): out (parts, SIDE² · C, N).
 
     other is (B, H/stride, W/stride, N). For SIDE = 3 source (B, H, W, C) is read at the taps of a 3×3; for SIDE = 2 at
-    the four pixels under other's.
+    the four pixels under other's. Pixels of source lie C_ROW numbers apart.
     """
     # Of two types the gradient's, which is not float16: that would be too narrow for it.
     T: tl.constexpr = other.dtype.element_ty if source.dtype.element_ty == tl.float16 else source.dtype.element_ty
@@ -257,7 +246,7 @@ def weight_gradient(
         y, x = m // w % h * stride + dy, m % w * stride + dx
         inside = m < pixels
         valid = inside & (y >= 0) & (y < H) & (x >= 0) & (x < W)
-        rows = tl.cast((m // w // h * H + y) * W + x, tl.int64) * C
+        rows = tl.cast((m // w // h * H + y) * W + x, tl.int64) * C_ROW
         a = tl.load(source + rows[:, None] + c[None, :], valid[:, None] & (c < C)[None, :], 0.0)
         there = other + tl.cast(m, tl.int64)[:, None] * N + n[None, :]
         b = tl.load(there, inside[:, None] & (n < N)[None, :], 0.0)
@@ -269,27 +258,21 @@ def weight_gradient(
 @triton.jit(do_not_specialize=["pixels", "H", "W", "chunks"])
 def taps_weight_gradient(
     source,
-    upper,
-    skipped,
+    other,
     out,
     pixels,
     H,
     W,
     chunks,
-    A: tl.constexpr,
-    B: tl.constexpr,
+    N: tl.constexpr,
     COLUMNS: tl.constexpr,
     PIXELS: tl.constexpr,
 ):
-    """As `weight_gradient` of a 3×3 of a source (B, H, W, 8), all taps in one: out (parts, 72, A + B).
-
-    The other factor is the concatenation of upper (B, H, W, A) and skipped (B, H, W, B).
-    """
-    T: tl.constexpr = upper.dtype.element_ty if source.dtype.element_ty == tl.float16 else source.dtype.element_ty
+    """As `weight_gradient` of a 3×3 of a source (B, H, W, 8), all taps in one: out (parts, 72, N)."""
+    T: tl.constexpr = other.dtype.element_ty if source.dtype.element_ty == tl.float16 else source.dtype.element_ty
     TURNED: tl.constexpr = source.dtype.element_ty != T
     k = tl.arange(0, 128)
     dy, dx = k // 8 // 3 - 1, k // 8 % 3 - 1
-    N: tl.constexpr = A + B
     n = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     acc = tl.zeros([COLUMNS, 128] if TURNED else [128, COLUMNS], tl.float32)
     part = tl.program_id(1)
@@ -301,10 +284,7 @@ def taps_weight_gradient(
         valid = inside[:, None] & (y >= 0) & (y < H) & (x >= 0) & (x < W) & (k < 72)[None, :]
         at = tl.cast(m[:, None] + (dy * W + dx)[None, :], tl.int64) * 8 + (k % 8)[None, :]
         a = tl.load(source + at, valid, 0.0)
-        there = upper + tl.cast(m, tl.int64)[:, None] * A + n[None, :]
-        if B:
-            beside = skipped + tl.cast(m, tl.int64)[:, None] * B + (n - A)[None, :]
-            there = tl.where((n < A)[None, :], there, beside)
+        there = other + tl.cast(m, tl.int64)[:, None] * N + n[None, :]
         b = tl.load(there, inside[:, None] & (n < N)[None, :], 0.0)
         acc = _add_product(acc, a, b, T, TURNED)
     out += tl.cast(part, tl.int64) * 72 * N
