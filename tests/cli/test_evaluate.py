@@ -88,7 +88,7 @@ def test_samples_that_are_left_out_are_told(place: Path) -> None:
     code, stdout, stderr = run(*BASIC, "--densities", "10,90", "--datasets", "A")
     assert code == 0
     assert "90 % given, A, masks drawn" in stdout
-    assert "Note: 90 %: 1 samples have fewer valid pixels and are left out (A/two)." in stderr
+    assert "Note: 90 %: left out, for fewer of their pixels are valid, are A/two." in stderr
 
 
 def test_pictures_data_sets_and_another_folder(place: Path) -> None:

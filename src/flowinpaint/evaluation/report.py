@@ -33,6 +33,7 @@ class TextTable:
 
 
 R_COLUMN = 1
+_NAMED = 6
 
 
 def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
@@ -89,7 +90,8 @@ def left_out(records: Sequence[Record]) -> dict[Case, list[str]]:
 
 def left_out_text(case: Case, names: Sequence[str]) -> str:
     """A sentence of `left_out` for one case."""
-    return f"{case_text(case)}: {len(names)} samples have fewer valid pixels and are left out ({', '.join(names)})."
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{case_text(case)}: left out, for fewer of their pixels are valid, are {', '.join(names[:_NAMED])}{more}."
 
 
 def write_reports(
