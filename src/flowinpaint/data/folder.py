@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import StrPath, read_flow, read_image, read_mask
-from flowinpaint.masks.arrays import drawn_count, random_mask
-from flowinpaint.masks.cases import PATTERNS, Case, Pattern
+from flowinpaint.masks.arrays import drawn_count
+from flowinpaint.masks.cases import Case, Pattern, drawn_mask
 
 MaskKind = Literal["fixed", "random"] | Pattern
 """Where a mask comes from: a file, a share of the pixels drawn at random, or a pattern."""
@@ -89,12 +89,9 @@ class Sample:
         return Frame(image, truth, valid, mask)
 
     def _drawn_mask(self, case: Case, seed: int, valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        size = (valid.shape[0], valid.shape[1])
         name = case if isinstance(case, str) else f"{case:.6g}"
         own_seed = stable_seed(self.dataset, self.name, name, str(seed))
-        if isinstance(case, str):
-            return PATTERNS[case].draw(size, own_seed, valid)
-        return random_mask(size, case, own_seed, valid)
+        return drawn_mask(case, (valid.shape[0], valid.shape[1]), own_seed, valid)
 
     def possible(self, cases: Sequence[Case]) -> list[Case]:
         """Those of the cases for which the truth has pixels enough: a share of all is drawn among the valid ones.

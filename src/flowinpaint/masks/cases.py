@@ -54,6 +54,11 @@ PATTERNS: dict[Pattern, PatternRule] = {
 }
 
 
+def drawn_mask(case: Case, size: Size, seed: int, valid: Mask) -> Mask:
+    """The mask of a case that size, seed and valid pixels decide."""
+    return PATTERNS[case].draw(size, seed, valid) if isinstance(case, str) else random_mask(size, case, seed, valid)
+
+
 def check_patterns(names: list[str], argument: str = "patterns") -> list[Pattern]:
     """The patterns of these names, each once and in the order of PATTERNS; InputError for any other name."""
     if unknown := [name for name in names if name not in PATTERNS]:
