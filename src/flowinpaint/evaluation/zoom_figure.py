@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame
@@ -34,6 +35,8 @@ OWN_SCENE = 2**61 + 1
 """Which of the generator's scenes is shown below the landscape; training counts from 0 and does not get there."""
 JPEG_QUALITY = 70
 _BOX = (230, 30, 30)
+_NEAR = 3
+"""Pixels to the nearest valid one, at most, for a jump to count."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,14 @@ def zoom_figure(rows: Sequence[ZoomRow], case: Case) -> Rgb:
 def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_], part: float = ENLARGED) -> Window:
     """The rows and columns of the part of a field (H, W, C) with the largest sum of squared jumps between neighbours.
 
-    Only neighbours that are both valid (H, W) count. Squares, so that a border outweighs a slope. Where there is no
-    jump it is the middle.
+    Squares, so that a border outweighs a slope. A pixel that is not valid (H, W) has the vector of the nearest that is,
+    if it is near: a laser's lines have borders between them, an empty sky has none. Without a jump it is the middle.
     """
-    values = np.where(valid[..., None], truth, 0).astype(np.float64)
+    distance, nearest = distance_transform_edt(~valid, return_indices=True)
+    values, near = truth[tuple(nearest)].astype(np.float64), distance <= _NEAR
     energy = np.zeros(valid.shape)
-    energy[:, 1:] += ((values[:, 1:] - values[:, :-1]) ** 2).sum(2) * (valid[:, 1:] & valid[:, :-1])
-    energy[1:] += ((values[1:] - values[:-1]) ** 2).sum(2) * (valid[1:] & valid[:-1])
+    energy[:, 1:] += ((values[:, 1:] - values[:, :-1]) ** 2).sum(2) * (near[:, 1:] & near[:, :-1])
+    energy[1:] += ((values[1:] - values[:-1]) ** 2).sum(2) * (near[1:] & near[:-1])
     (H, W), (h, w) = valid.shape, (max(1, round(part * n)) for n in valid.shape)
     if not energy.any():
         top, left = (H - h) // 2, (W - w) // 2
