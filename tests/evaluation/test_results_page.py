@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records
+from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records, made_up
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.finished import Results, merge
 from flowinpaint.evaluation.results_page import (
@@ -60,6 +60,14 @@ def test_a_data_set_has_no_table_of_cases_it_lacks() -> None:
     others = text.partition("## Other densities")[2].partition("## Beside")[0]
     assert "**MPI-Sintel**" in others
     assert "**KITTI2015**" not in others
+
+
+def test_failures_are_told(results: Results) -> None:
+    assert "failed" not in page_text(results, None, None)
+    records = [*results.records, made_up("amle", 0.05, "MPI-Sintel", "one", None)]
+    records += [made_up("amle", "lidar", "MPI-Sintel", "one", 1.0), made_up("amle", "lidar", "MPI-Sintel", "two", None)]
+    text = page_text(merge([evaluation(records)]), None, None)
+    assert "\n- amle failed at 5 % (1 of 1 frames), lidar (1 of 2 frames).\n" in text
 
 
 def test_pictures_are_shown_where_they_are_drawn(results: Results) -> None:

@@ -23,16 +23,16 @@ def can_plot() -> bool:
 
 
 @contextmanager
-def plot_file(path: Path, inches: tuple[float, float] = INCHES) -> Iterator[Figure]:
-    """A figure to draw into, written to the path, whole or not at all, when the block ends."""
+def plot_file(path: Path, inches: tuple[float, float] = INCHES, dots: int = DOTS_PER_INCH) -> Iterator[Figure]:
+    """A figure to draw into, of dots per inch; written to the path, whole or not at all, when the block ends."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=inches, dpi=DOTS_PER_INCH, layout="constrained")
+    figure = Figure(figsize=inches, dpi=dots, layout="constrained")
     FigureCanvasAgg(figure)
     yield figure
     with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
+        figure.savefig(temporary, format="png", pil_kwargs={"optimize": True})
 
 
 def plain_number(value: float, _: object = None) -> str:

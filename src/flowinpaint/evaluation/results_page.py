@@ -18,7 +18,7 @@ from flowinpaint.evaluation.results_tables import (
     readme_table,
     score_table,
 )
-from flowinpaint.masks.cases import Case
+from flowinpaint.masks.cases import Case, case_text
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 """What stands between them in the README is replaced."""
@@ -46,7 +46,7 @@ _ZOOM_CAPTION = """\
 px, over the picture and in the box. A landscape, and a scene of the kind that networks here learn from, with a number
 that training does not get to. `flowinpaint zoom` draws the like of your own frames.*"""
 
-_PLOT_CAPTION = "*All densities that were measured. R is over the data sets that have so many valid pixels.*"
+_PLOT_CAPTION = "*All densities that were measured; R at those that every data set has pixels enough for.*"
 
 
 def page_text(results: Results, plot: str | None, zoom: str | None) -> str:
@@ -63,6 +63,7 @@ def page_text(results: Results, plot: str | None, zoom: str | None) -> str:
         "## What was measured",
         "\n".join(f"- {command_text(evaluation)}, {machine_text(evaluation)}." for evaluation in results.evaluations),
         dataset_table(results),
+        *_failures(results),
     ]
     if zoom is not None:
         parts += [f"![Samples, what is given of them, and what methods make of it]({zoom})", _ZOOM_CAPTION]
@@ -139,7 +140,8 @@ def machine_text(evaluation: Evaluation) -> str:
     """The machine of an evaluation, and the versions, in a few words."""
     machine = evaluation.machine
     threads = {record.measured.threads for record in evaluation.records if record.measured is not None}
-    own = f", {' or '.join(map(str, sorted(threads)))} threads" if machine["device"] == "cpu" else ""
+    count = " or ".join(map(str, sorted(threads)))
+    own = f", {count} thread{'' if count == '1' else 's'}" if machine["device"] == "cpu" else ""
     system = machine["platform"].partition("-")[0]
     return (
         f"on {machine['device_name']}{own} ({system}, torch {machine['torch']}, flowinpaint {machine['flowinpaint']})"
@@ -169,6 +171,22 @@ def _wrapped(text: str) -> str:
 def _fill(line: str) -> str:
     indent = "  " if line.startswith("- ") else ""
     return textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _failures(results: Results) -> list[str]:
+    """A list of the methods that failed on frames, if there are any: their figures are of the other frames."""
+    names = short_names(results.methods)
+    failed: dict[str, list[str]] = {}
+    for score in results.scores:
+        if score.dataset is None and score.failures:
+            text = f"{case_text(score.case)} ({score.failures} of {score.samples} frames)"
+            failed.setdefault(names[score.method], []).append(text)
+    if not failed:
+        return []
+    lines = [f"- {name} failed at {', '.join(texts)}." for name, texts in failed.items()]
+    return [
+        "\n".join(["Figures are of the runs that succeeded, and R is of the frames where both methods did:", *lines])
+    ]
 
 
 def _in(results: Results, cases: Sequence[Case], dataset: str | None) -> list[Case]:
