@@ -95,8 +95,9 @@ def test_a_method_page_has_all_parts(page: Path) -> None:
 
 
 def test_pictures_are_small_and_shown() -> None:
-    pictures = set(DOCS.rglob("*.jpg")) - {DOCS / "demo.jpg"}  # which the README shows
-    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page) if link.endswith(".jpg")}
+    kinds = (".jpg", ".png")
+    pictures = {path for kind in kinds for path in DOCS.rglob(f"*{kind}")} - {DOCS / "demo.jpg"}  # the README's
+    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page) if link.endswith(kinds)}
     assert pictures == shown
     assert all(picture.stat().st_size < LARGEST_PICTURE for picture in pictures)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from flowinpaint.demo import run_demo
+from flowinpaint.evaluation.results_page import replace_block
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -21,6 +22,13 @@ def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_there_are_python_blocks() -> None:
     assert len(BLOCKS) == 3
+
+
+def test_there_is_one_place_for_the_table_of_results() -> None:
+    before, after = replace_block(ROOT / "README.md", README, "new").split("\nnew\n")
+    assert before in README
+    assert after in README
+    assert len(before) + len(after) < len(README) - 300
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\(([^)#]+)\)", README))

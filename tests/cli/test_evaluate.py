@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
+import flowinpaint as fi
 from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.explicit.nearest import nearest
@@ -57,6 +59,36 @@ def test_tables_and_files_and_the_reference_is_run_too(place: Path) -> None:
     code, _, stderr = run(*BASIC)
     assert code == 0
     assert "Note: 8 of 8 runs were there already." in stderr
+
+
+def test_patterns_have_tables_of_their_own_and_densities_are_asked_for(place: Path) -> None:
+    code, stdout, stderr = run(*BASIC[:4], "--patterns", "single,holes", "-o", "patterns")
+    assert code == 0
+    assert "holes, " in stdout
+    assert "single, 0.17 % given, 2 data sets, masks drawn" in stdout
+    assert "1 % given, 2" not in stdout
+    assert {(row["mask"], row["density"]) for row in rows(place / "patterns")} == {("holes", ""), ("single", "")}
+    settings = json.loads((place / "patterns/results.json").read_text())["settings"]
+    assert (settings["densities"], settings["patterns"]) == ([], ["holes", "single"])
+    code, stdout, stderr = run(*BASIC, "--patterns", "holes", "-o", "patterns")
+    assert code == 0
+    assert "Note: 8 of 16 runs were there already." in stderr
+    assert "10 % given, 2 data sets, masks from files" in stdout
+    (place / "p.json").write_text('{"method": "harmonic", "by_density": {"0.1": {"tolerance": 1e-2}, "1e-6": {}}}')
+    assert run(*BASIC[:4], "--patterns", "single,holes", "--params", "p.json", "-o", "tuned")[0] == 0
+    used = {(row["method"], row["mask"]): row["parameters"] for row in rows(place / "tuned")}
+    assert {case: text for case, text in used.items() if text} == {("harmonic", "holes"): "tolerance=0.01"}
+
+
+def test_samples_that_are_left_out_are_told(place: Path) -> None:
+    code, stdout, stderr = run(*BASIC, "--densities", "10,90", "--datasets", "A")
+    assert code == 0
+    assert "90 % given" not in stdout
+    fi.write_flow(place / "frames/A/one/flow.flo", np.ones((20, 30, 2), np.float32))
+    code, stdout, stderr = run(*BASIC, "--densities", "10,90", "--datasets", "A")
+    assert code == 0
+    assert "90 % given, A, masks drawn" in stdout
+    assert "Note: 90 %: left out, for fewer of their pixels are valid, are A/two." in stderr
 
 
 def test_pictures_data_sets_and_another_folder(place: Path) -> None:
@@ -128,6 +160,7 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--densities", "0"], "--densities: '0' was given; percentages"),
         (["--densities", "1;5"], "--densities: '1;5' was given; percentages"),
         (["--densities", "120"], "--densities: '120' was given; percentages"),
+        (["--patterns", "holes,rain"], "--patterns: 'rain' was given; lidar, holes, grid, single are taken"),
         (["--datasets", "C"], "datasets: 'C' was given; frames has A, B"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
         (["--set", "lam=3"], "--set: 'lam=3' was given; METHOD.KEY=VALUE"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import flowinpaint as fi
-from flowinpaint.data.folder import Sample, density_label, find_samples, stable_seed
+from flowinpaint.data.folder import Sample, find_samples, stable_seed
 from flowinpaint.errors import FileFormatError, InputError
 from frame_folder import H, W, make_root
 from helpers import reference
@@ -149,10 +149,36 @@ def test_more_pixels_than_are_valid_is_an_error(root: Path) -> None:
         find_samples(root)[0].load(0.9)
 
 
-def test_labels_are_those_of_the_mask_files() -> None:
-    assert [density_label(d) for d in (0.01, 0.05, 0.1, 0.005, 1.0, 0.07, 0.0333)] == [
-        "01", "05", "10", "0.5", "100", "07", "3.33"
-    ]  # fmt: skip
+def test_a_pattern_is_drawn_among_the_valid_pixels_from_the_names_and_the_seed(root: Path) -> None:
+    samples = find_samples(root)
+    first = samples[0].load("holes", seed=3)
+    assert samples[0].mask_kind("holes") == "holes"
+    assert samples[0].mask_file("holes") is None
+    assert not (first.mask & ~first.valid).any()
+    assert np.array_equal(first.mask, find_samples(root / "A")[0].load("holes", seed=3).mask)
+    for other in (samples[0].load("holes", seed=4), samples[1].load("holes", seed=3), samples[2].load("holes", seed=3)):
+        assert not np.array_equal(first.mask, other.mask)
+    assert samples[0].fingerprint("holes") == samples[0].fingerprint(0.2)
+    assert samples[0].load("single", crop=8).mask.shape == (8, 8)
+
+
+def test_cases_are_possible_while_there_are_pixels_to_draw(root: Path) -> None:
+    sample = find_samples(root)[0]  # four fifths are valid, and a file has 10 %
+    fi.write_mask(sample.folder / "mask_95.png", np.ones((H, W), np.bool_))
+    sample = find_samples(root)[0]
+    assert sample.possible([0.1, 0.8, 0.81, 0.95, "lidar"]) == [0.1, 0.8, 0.95, "lidar"]
+    assert sample.load(0.8).mask.sum() == sample.load(0.8).valid.sum()
+    (sample.folder / "flow.flo").write_bytes(b"broken")
+    assert sample.possible([0.1, 0.81]) == [0.1, 0.81]  # and load tells
+
+
+def test_a_truth_without_valid_pixels_is_named(root: Path) -> None:
+    sample = find_samples(root)[0]
+    fi.write_flow(sample.folder / "flow.flo", np.full((H, W, 2), np.nan, np.float32))
+    assert sample.possible([0.1, 0.2, "grid"]) == [0.1, 0.2, "grid"]
+    for case in (0.1, 0.2, "grid"):
+        with pytest.raises(FileFormatError, match=r"flow\.flo: no pixel of it is valid"):
+            sample.load(case)
 
 
 def test_the_real_frames_are_found() -> None:

@@ -51,7 +51,7 @@ def test_every_sample_density_and_method_has_a_record_with_the_errors_of_inpaint
     assert places == [(*sample, density, method) for sample in samples for density in (0.1, 0.3) for method in METHODS]
     for record in records:
         sample = next(s for s in find_samples(root) if (s.dataset, s.name) == (record.key.dataset, record.key.sample))
-        frame = sample.load(record.key.density)
+        frame = sample.load(record.key.case)
         result = fi.inpaint(frame.image, frame.truth, frame.mask, record.key.method)
         error = np.linalg.norm(result.flow - frame.truth, axis=2)
         length = np.linalg.norm(frame.truth, axis=2)
@@ -78,6 +78,29 @@ def test_data_sets_can_be_chosen_and_the_seed_moves_drawn_masks_only(root: Path)
         assert (a.measured.epe == b.measured.epe) == (a.key.mask == "fixed")
 
 
+def test_patterns_have_records_of_their_own_beside_the_densities(root: Path) -> None:
+    records = evaluate(root, METHODS, [0.3], patterns=["single", "lidar"])
+    cases = list(dict.fromkeys((r.key.case, r.key.density, r.key.mask) for r in records))
+    assert cases == [(0.3, 0.3, "random"), ("lidar", None, "lidar"), ("single", None, "single")]
+    for record in records:
+        sample = next(s for s in find_samples(root) if (s.dataset, s.name) == (record.key.dataset, record.key.sample))
+        frame = sample.load(record.key.case)
+        assert record.measured is not None
+        assert record.measured.given == frame.mask.mean()
+        result = fi.inpaint(frame.image, frame.truth, frame.mask, record.key.method)
+        assert record.measured.epe == pytest.approx(fi.epe(result.flow, frame.truth, frame.valid))
+    alone = evaluate(root, METHODS, [], patterns=["lidar"])
+    assert without_seconds(alone) == without_seconds([r for r in records if r.key.case == "lidar"])
+
+
+def test_frames_without_pixels_enough_are_left_out_of_a_density(root: Path) -> None:
+    records = evaluate(root, ["nearest"], [0.1, 0.9])  # of four fifths that are valid
+    assert {r.key.case for r in records} == {0.1}
+    fi.write_mask(root / "A" / "two" / "mask_90.png", np.ones((20, 30), np.bool_))
+    found = [(r.key.sample, r.measured is not None) for r in evaluate(root, ["nearest"], [0.9])]
+    assert found == [("two", True)]
+
+
 def test_several_processes_give_the_same_records(root: Path) -> None:
     alone = evaluate(root, METHODS, [0.1, 0.3])
     assert without_seconds(evaluate(root, METHODS, [0.1, 0.3], jobs=2)) == without_seconds(alone)
@@ -92,8 +115,12 @@ def test_a_second_call_computes_only_what_is_new(root: Path, tmp_path: Path, cal
     more = evaluate(root, ["counted"], [0.1, 0.3], out=out)
     assert len(calls) == 8
     assert [record for record in more if record.key.density == 0.1] == first
-    evaluate(root, ["counted"], [0.1], out=out, fresh=True)
+    evaluate(root, ["counted"], [0.1], patterns=["holes"], out=out)
     assert len(calls) == 12
+    evaluate(root, ["counted"], [], patterns=["holes", "grid"], out=out)
+    assert len(calls) == 16
+    evaluate(root, ["counted"], [0.1], out=out, fresh=True)
+    assert len(calls) == 20
 
 
 def test_what_was_stopped_goes_on(root: Path, tmp_path: Path, calls: Calls) -> None:
@@ -194,6 +221,8 @@ def test_pictures_show_every_method_and_are_drawn_again_when_missing(root: Path,
     out = tmp_path / "out"
     evaluate(root, ["counted"], [0.1, 0.005], out=out, datasets=["A"])
     evaluate(root, ["counted", "nearest"], [0.1, 0.005], out=out, datasets=["A"], pictures=True)
+    evaluate(root, ["nearest"], [], patterns=["holes"], out=out, datasets=["B"], pictures=True)
+    assert sorted(p.name for p in (out / "previews" / "B").iterdir()) == ["one_holes.png", "three_holes.png"]
     pictures = sorted((out / "previews" / "A").iterdir())
     assert [p.name for p in pictures] == ["one_0.5.png", "one_10.png", "two_0.5.png", "two_10.png"]
     assert all(fi.read_image(picture).std() > 10 for picture in pictures)
@@ -229,6 +258,9 @@ def test_weights_in_a_file_count_by_their_content(root: Path, tmp_path: Path) ->
         ({"methods": ["no.safetensors"]}, "methods: 'no.safetensors' was given, but there is no such file"),
         ({"densities": []}, "densities: none"),
         ({"densities": [0.1, 5]}, "densities: 5 was given; shares"),
+        ({"densities": [0.9, 1.0]}, "densities: 90 % was given; no frame has as many valid pixels"),
+        ({"densities": [5], "patterns": ["grid"]}, "densities: 5 was given; shares"),
+        ({"patterns": ["rain"]}, "patterns: 'rain' was given; lidar, holes"),
         ({"datasets": ["C"]}, "datasets: 'C'"),
         ({"jobs": 0}, "jobs: 0 was given"),
         ({"device": "abacus"}, "device: 'abacus'"),

@@ -30,6 +30,7 @@ def test_records_come_back_from_the_file(tmp_path: Path) -> None:
         {"dataset": "B"},
         {"sample": "two"},
         {"density": 0.1},
+        {"density": None, "mask": "lidar"},
         {"seed": 1},
         {"mask": "random"},
         {"crop": 8},
@@ -40,12 +41,32 @@ def test_records_come_back_from_the_file(tmp_path: Path) -> None:
         {"weights": "w"},
         {"version": "1.1"},
     ],
-    ids=lambda change: next(iter(change)),
+    ids=lambda change: " and ".join(change),
 )
 def test_every_part_of_the_key_counts(change: dict[str, object]) -> None:
     with open_store(None) as store:
         store.add(Record(KEY, MEASURED))
         assert store.find(replace(KEY, **change)) is None  # type: ignore[arg-type]
+
+
+def test_the_case_is_the_density_or_the_pattern(tmp_path: Path) -> None:
+    lidar, holes = (replace(KEY, density=None, mask=pattern) for pattern in ("lidar", "holes"))
+    assert (KEY.case, lidar.case) == (0.05, "lidar")
+    with open_store(tmp_path / "r.jsonl") as store:
+        store.add(Record(lidar, MEASURED))
+    with open_store(tmp_path / "r.jsonl") as store:
+        assert store.find(lidar) is not None
+        assert store.find(holes) is None
+
+
+def test_records_of_versions_without_the_share_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with open_store(path) as store:
+        store.add(Record(KEY, replace(MEASURED, given=None)))
+    path.write_text(path.read_text().replace(', "given": null', ""))
+    assert "given" not in path.read_text()
+    with open_store(path) as store:
+        assert store.find(KEY) == Record(KEY, MEASURED)
 
 
 def test_the_order_of_parameters_does_not_count() -> None:

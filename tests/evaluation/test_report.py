@@ -4,10 +4,22 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import flowinpaint as fi
 from flowinpaint.evaluation import Record, evaluate, summarise
-from flowinpaint.evaluation.report import as_csv, as_json, as_markdown, dataset_tables, overall_tables, write_reports
+from flowinpaint.evaluation.report import (
+    as_csv,
+    as_json,
+    as_markdown,
+    dataset_tables,
+    left_out,
+    left_out_text,
+    masks_text,
+    overall_tables,
+    write_reports,
+)
 from flowinpaint.evaluation.summary import Score
 from frame_folder import make_root
 
@@ -32,7 +44,7 @@ def test_tables_are_by_density_and_in_the_order_of_r(scores: list[Score]) -> Non
     tables = overall_tables(scores, "harmonic")
     assert [table.title.split(",")[0] for table in tables] == ["10 % given", "30 % given"]
     for table, density in zip(tables, (0.1, 0.3), strict=True):
-        ratios = {s.method: s.ratio for s in scores if s.density == density and s.dataset is None}
+        ratios = {s.method: s.ratio for s in scores if s.case == density and s.dataset is None}
         assert table.headings[:3] == ["method", "R", "EPE"]
         assert [float(row[1]) for row in table.rows] == sorted(float(row[1]) for row in table.rows)
         assert {row[0]: row[1] for row in table.rows} == {m: f"{r:.3f}" for m, r in ratios.items()}
@@ -40,6 +52,38 @@ def test_tables_are_by_density_and_in_the_order_of_r(scores: list[Score]) -> Non
     assert [row[-1] for row in tables[0].rows if row[0] == "nearest"] == ["1"]
     assert "failed" not in tables[1].headings
     assert len(dataset_tables(scores)) == 4
+
+
+def test_titles_say_whether_masks_were_files_or_drawn_and_what_a_pattern_gives(tmp_path: Path) -> None:
+    root = make_root(tmp_path / "frames")
+    fi.write_mask(root / "A" / "one" / "mask_20.png", np.eye(20, 30, k=9, dtype=np.bool_))
+    records = evaluate(root, ["nearest"], [0.1, 0.2, 0.3], patterns=["grid"])
+    scores = summarise(records, "nearest")
+    titles = [table.title.partition(";")[0] for table in overall_tables(scores, "nearest")]
+    (share,) = [s.given for s in scores if s.case == "grid" and s.dataset is None and s.given is not None]
+    assert share == np.mean([r.measured.given for r in records if r.key.case == "grid" and r.measured is not None])
+    assert titles == [
+        "10 % given, 2 data sets, masks from files",
+        "20 % given, 2 data sets, masks of 3 of 4 samples drawn, the rest from files",
+        "30 % given, 2 data sets, masks drawn",
+        f"grid, {100 * share:.2g} % given, 2 data sets, masks drawn",
+    ]
+    by_set = {table.title.partition(", masks")[0] for table in dataset_tables(scores)}
+    assert {"A, 10 % given", "B, 30 % given"} <= by_set
+    assert masks_text([s for s in scores if (s.dataset, s.case) == ("B", 0.2)]) == "masks drawn"
+
+
+def test_samples_that_a_case_could_not_be_drawn_for_are_named(tmp_path: Path) -> None:
+    root = make_root(tmp_path / "frames")
+    whole = np.ones((20, 30, 2), np.float32)
+    fi.write_flow(root / "A" / "one" / "flow.flo", whole)
+    records = evaluate(root, ["nearest"], [0.1, 0.9])
+    assert left_out(records) == {0.9: ["A/two", "B/one", "B/three"]}
+    sentence = left_out_text(0.9, left_out(records)[0.9])
+    assert sentence == "90 %: left out, for fewer of their pixels are valid, are A/two, B/one, B/three."
+    assert left_out_text(0.9, ["A/x"] * 9).endswith(" are A/x, A/x, A/x, A/x, A/x, A/x and 3 more.")
+    assert sentence in as_markdown(records, summarise(records, "nearest"), "nearest", SETTINGS)
+    assert left_out([r for r in records if r.key.case == 0.1]) == {}
 
 
 def test_missing_figures_are_dashes_and_come_last(records: list[Record]) -> None:
@@ -71,7 +115,7 @@ def test_the_json_holds_versions_settings_and_everything_measured(records: list[
 def test_the_markdown_has_r_in_bold_and_the_failures(records: list[Record], scores: list[Score]) -> None:
     changed = [replace(r, key=replace(r.key, parameters={"lam": 1e-4})) for r in records]
     text = as_markdown(changed, scores, "harmonic", SETTINGS)
-    ratio = next(s.ratio for s in scores if (s.method, s.dataset, s.density) == ("nearest", "B", 0.3))
+    ratio = next(s.ratio for s in scores if (s.method, s.dataset, s.case) == ("nearest", "B", 0.3))
     assert f"| nearest | **{ratio:.3f}** |" in text
     assert "A/one, 10 %, nearest FAILED: it broke, badly" in text
     assert "- nearest, 30 %: lam=0.0001" in text

@@ -8,20 +8,22 @@ from hypothesis import strategies as st
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.summary import Score, geometric_mean, summarise
+from flowinpaint.masks.cases import Case
 
 KEY = RunKey("", "", 0.05, 0, "fixed", 0, "", {}, "cpu", "", "", "")
 MEASURED = Measurement(0, 0, 0, 0, 0, 0, 0, None, "complete", 1)
 
 
-def record(method: str, dataset: str, sample: str, epe: float | None, density: float = 0.05) -> Record:
-    key = replace(KEY, method=method, dataset=dataset, sample=sample, density=density)
+def record(method: str, dataset: str, sample: str, epe: float | None, case: Case = 0.05) -> Record:
+    key = replace(KEY, method=method, dataset=dataset, sample=sample)
+    key = replace(key, density=None, mask=case) if isinstance(case, str) else replace(key, density=case)
     if epe is None:
         return Record(key, error="failed")
     return Record(key, replace(MEASURED, epe=epe, epe_unknown=2 * epe, fl=10 * epe, seconds=epe / 2))
 
 
-def score(scores: list[Score], method: str, dataset: str | None, density: float = 0.05) -> Score:
-    (found,) = [s for s in scores if (s.method, s.dataset, s.density) == (method, dataset, density)]
+def score(scores: list[Score], method: str, dataset: str | None, case: Case = 0.05) -> Score:
+    (found,) = [s for s in scores if (s.method, s.dataset, s.case) == (method, dataset, case)]
     return found
 
 
@@ -45,9 +47,30 @@ def test_means_over_samples_then_over_data_sets_and_r_by_data_set_and_geometric(
 def test_densities_are_kept_apart_and_sorted() -> None:
     records = [record(m, "A", "1", e * d, d) for d in (0.1, 0.01) for m, e in (("ref", 1), ("new", d))]
     scores = summarise(records, "ref")
-    assert [s.density for s in scores] == [0.01] * 4 + [0.1] * 4
+    assert [s.case for s in scores] == [0.01] * 4 + [0.1] * 4
     assert score(scores, "new", None, 0.01).ratio == pytest.approx(0.01)
     assert score(scores, "new", None, 0.1).ratio == pytest.approx(0.1)
+
+
+def test_patterns_are_cases_of_their_own_behind_the_densities() -> None:
+    cases: list[Case] = ["single", 0.1, "lidar"]
+    errors = {"single": 4.0, 0.1: 1.0, "lidar": 2.0}
+    records = [record(m, "A", "1", e * errors[case], case) for case in cases for m, e in (("ref", 1), ("new", 0.5))]
+    scores = summarise(records, "ref")
+    assert [s.case for s in scores] == [0.1] * 4 + ["lidar"] * 4 + ["single"] * 4
+    assert [score(scores, "ref", "A", case).epe for case in cases] == [4, 1, 2]
+    assert [score(scores, "new", None, case).drawn for case in cases] == [1, 0, 1]
+    assert all(score(scores, "new", None, case).ratio == 0.5 for case in cases)
+
+
+def test_a_data_set_without_samples_in_a_case_is_not_part_of_it() -> None:
+    records = [record(m, d, "1", e) for m, e in (("ref", 1.0), ("new", 0.5)) for d in "AB"]
+    records += [record("ref", "A", "1", 1.0, 0.5), record("new", "A", "1", 0.25, 0.5)]
+    scores = summarise(records, "ref")
+    assert score(scores, "new", None, 0.5).ratio == 0.25
+    assert [s.dataset for s in scores if s.case == 0.5] == ["A", None, "A", None]
+    only_reference = [*records, record("ref", "B", "1", 1.0, 0.5)]
+    assert score(summarise(only_reference, "ref"), "new", None, 0.5).ratio is None
 
 
 def test_failures_count_and_r_compares_on_the_samples_that_both_have() -> None:

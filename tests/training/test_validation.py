@@ -56,8 +56,8 @@ def test_r_is_that_of_evaluate(tmp_path: Path) -> None:
     for score in summarise(records, "laplace-beltrami"):
         if score.method != mine:
             continue
-        own = scores.frames[f"{100 * score.density:g}"] if score.dataset else scores.ratio
-        assert own[score.dataset or f"{100 * score.density:g}"] == pytest.approx(score.ratio, rel=1e-6)
+        own = scores.frames[f"{100 * score.case:g}"] if score.dataset else scores.ratio
+        assert own[score.dataset or f"{100 * score.case:g}"] == pytest.approx(score.ratio, rel=1e-6)
     assert set(scores.frames["10"]) == {"A", "B"}
     assert scores.heldout == {}
     assert scores.summary.startswith("R ")

@@ -1,4 +1,4 @@
-"""The command line: `flowinpaint demo`, `fill`, `methods`, `evaluate`, `tune`, `speed`, `train`, `assets`."""
+"""The command line: `flowinpaint demo`, `fill`, `evaluate` and the others that `flowinpaint --help` lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from flowinpaint import __version__
-from flowinpaint.cli import assets, demo, evaluate, fill, methods, speed, train, tune
+from flowinpaint.cli import assets, demo, evaluate, fill, methods, results, speed, train, tune, zoom
 from flowinpaint.cli.console import output, say
 from flowinpaint.errors import FileFormatError, InputError, WeightsMissingError
 
@@ -35,6 +35,8 @@ app.command("fill")(fill.command)
 app.command("demo")(demo.command)
 app.command("methods")(methods.command)
 app.command("evaluate")(evaluate.command)
+app.command("results")(results.command)
+app.command("zoom")(zoom.command)
 app.command("speed")(speed.command)
 app.command("train")(train.command)
 app.add_typer(tune.app, name="tune")

@@ -13,7 +13,6 @@ from rich.text import Text
 from flowinpaint import api
 from flowinpaint.cli.console import messages, output, runs_bar, say
 from flowinpaint.cli.options import (
-    Densities,
     Device,
     Jobs,
     ParameterFile,
@@ -27,11 +26,20 @@ from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method, evaluate, failures
 from flowinpaint.evaluation.parameter_file import ParameterTable, read_parameters
 from flowinpaint.evaluation.records import Record
-from flowinpaint.evaluation.report import R_COLUMN, TextTable, overall_tables, write_reports
+from flowinpaint.evaluation.report import (
+    R_COLUMN,
+    TextTable,
+    left_out,
+    left_out_text,
+    overall_tables,
+    write_reports,
+)
 from flowinpaint.evaluation.summary import summarise
+from flowinpaint.masks.cases import PATTERNS, Case, case_text, check_patterns, nominal_share
 
 _SHOWN_FAILURES = 3
 _METHOD_WIDTH = 24
+_DENSITIES = "1,5,10"
 
 
 def command(
@@ -39,11 +47,21 @@ def command(
     methods: Annotated[
         str | None, typer.Option(metavar="LIST", help="Names or .safetensors files; without it, all that are ready.")
     ] = None,
-    densities: Densities = "1,5,10",
+    densities: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            help=f"Shares of the pixels that are given, in per cent; {_DENSITIES} without it and --patterns.",
+        ),
+    ] = None,
+    patterns: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help=f"Masks of other kinds: {', '.join(PATTERNS)}."),
+    ] = None,
     datasets: Annotated[str | None, typer.Option(metavar="LIST", help="Only these data sets.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("evaluation"),
     reference: Annotated[str, typer.Option(help="The method R compares with; it is run too.")] = "laplace-beltrami",
-    preview: Annotated[bool, typer.Option("--preview", help="Also draw a picture per sample and density.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Also draw a picture per sample and mask.")] = False,
     jobs: Jobs = 1,
     seed: Seed = 0,
     device: Device = "auto",
@@ -61,15 +79,18 @@ def command(
     check_method(reference, "--reference")
     names = api.ready_methods() if methods is None else parse_list("--methods", methods)
     names = list(dict.fromkeys([*names, reference]))
-    shares = parse_percents(densities)
+    named = [] if patterns is None else check_patterns(parse_list("--patterns", patterns), "--patterns")
+    if densities is None and not named:
+        densities = _DENSITIES
+    shares = [] if densities is None else parse_percents(densities)
     chosen = None if datasets is None else parse_list("--datasets", datasets)
     table = None if params is None else read_parameters(params)
     if table is not None and table.method not in names:
         raise InputError(f"{params}: holds parameters of {table.method}, which is none of --methods")
     given = _parse_settings(setting or [], names)
 
-    def parameters(method: str, density: float) -> dict[str, float | str]:
-        return _from_table(table, method, density) | given.get(method, {})
+    def parameters(method: str, case: Case) -> dict[str, float | str]:
+        return _from_table(table, method, case) | given.get(method, {})
 
     with runs_bar() as report:
         try:
@@ -77,6 +98,7 @@ def command(
                 root,
                 names,
                 shares,
+                patterns=named,
                 datasets=chosen,
                 out=out,
                 parameters=parameters,
@@ -96,22 +118,25 @@ def command(
         "datasets": chosen,
         "methods": names,
         "densities": shares,
+        "patterns": named,
         "seed": seed,
         "jobs": jobs,
-        "parameters": {m: {f"{d:g}": p for d in shares if (p := parameters(m, d))} for m in names},
+        "parameters": {m: {str(c): p for c in [*shares, *named] if (p := parameters(m, c))} for m in names},
     }
     written = write_reports(out, records, scores, reference, settings)
     for text_table in overall_tables(scores, reference):
         output.print(_rich_table(text_table))
     output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
+    for case, missing in left_out(records).items():
+        say("Note:", "yellow", left_out_text(case, missing))
     _say_notes(records)
     if failed := failures(records):
         _say_failures(failed, len(records))
         raise typer.Exit(1)
 
 
-def _from_table(table: ParameterTable | None, method: str, density: float) -> dict[str, float | str]:
-    return {} if table is None or table.method != method else table.at(density)
+def _from_table(table: ParameterTable | None, method: str, case: Case) -> dict[str, float | str]:
+    return {} if table is None or table.method != method else table.at(nominal_share(case))
 
 
 def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[str, float | str]]:
@@ -152,6 +177,6 @@ def _say_failures(failed: list[Record], total: int) -> None:
     say("Failed:", "red", f"{len(failed)} of {total} runs; the same command tries them again.")
     for record in failed[:_SHOWN_FAILURES]:
         key = record.key
-        say("  ", "", f"{key.dataset}/{key.sample}, {100 * key.density:g} %, {key.method}: {record.error}")
+        say("  ", "", f"{key.dataset}/{key.sample}, {case_text(key.case)}, {key.method}: {record.error}")
     if len(failed) > _SHOWN_FAILURES:
         messages.print("   …")

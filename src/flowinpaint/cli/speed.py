@@ -22,11 +22,12 @@ from flowinpaint import api
 from flowinpaint.cli.console import messages, output, say
 from flowinpaint.cli.options import parse_list
 from flowinpaint.errors import InputError
+from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.evaluation.report import TextTable
 from flowinpaint.evaluation.speed import Measurement, measure_cells
 from flowinpaint.evaluation.speed_cells import Precision, Size, cells_of, is_untrained, weights_files
 from flowinpaint.evaluation.speed_floor import Rates
-from flowinpaint.evaluation.speed_plot import can_plot, write_plot
+from flowinpaint.evaluation.speed_plot import write_plot
 from flowinpaint.evaluation.speed_report import (
     COUNT_HEADINGS,
     as_json,

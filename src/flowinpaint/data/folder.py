@@ -1,7 +1,7 @@
 """Folders of frames with ground truth: `<root>/<dataset>/<sample>/{image.png, flow.flo, mask_01.png, …}`.
 
 The truth of a sample is one of flow.flo, flow.png (KITTI), disp.pfm and disp.png (KITTI). mask_05.png marks the 5 % of
-the pixels that are given; for a share without such a file a mask is drawn.
+the pixels that are given; for a share without such a file, and for a pattern, a mask is drawn.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import StrPath, read_flow, read_image, read_mask
-from flowinpaint.masks import random_mask
+from flowinpaint.masks.arrays import drawn_count
+from flowinpaint.masks.cases import Case, Pattern, drawn_mask
 
-MaskKind = Literal["fixed", "random"]
+MaskKind = Literal["fixed", "random"] | Pattern
+"""Where a mask comes from: a file, a share of the pixels drawn at random, or a pattern."""
 
 IMAGE = "image.png"
 TRUTHS = {"flow.flo": 2, "flow.png": 2, "disp.pfm": 1, "disp.png": 1}
@@ -51,16 +53,20 @@ class Sample:
     masks: tuple[tuple[float, str], ...]
     """Percentages and files of the fixed masks."""
 
-    def mask_file(self, density: float) -> Path | None:
-        """The fixed mask for a share of the pixels, or None."""
-        files = (name for percent, name in self.masks if math.isclose(percent, 100 * density, rel_tol=1e-6))
+    def mask_file(self, case: Case) -> Path | None:
+        """The fixed mask for a share of the pixels, or None; patterns have none."""
+        if isinstance(case, str):
+            return None
+        files = (name for percent, name in self.masks if math.isclose(percent, 100 * case, rel_tol=1e-6))
         return next((self.folder / name for name in files), None)
 
-    def mask_kind(self, density: float) -> MaskKind:
-        """Whether the mask for a share of the pixels is a file or drawn."""
-        return "random" if self.mask_file(density) is None else "fixed"
+    def mask_kind(self, case: Case) -> MaskKind:
+        """Where the mask of a case comes from."""
+        if isinstance(case, str):
+            return case
+        return "random" if self.mask_file(case) is None else "fixed"
 
-    def load(self, density: float, seed: int = 0, crop: int = 0) -> Frame:
+    def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame:
         """The frame with the fixed mask of that density, cut to what is valid, or else one that the seed decides.
 
         A crop of n > 0 keeps the n×n pixels in the middle; a mask is then drawn inside of them.
@@ -70,24 +76,40 @@ class Sample:
         channels = TRUTHS[self.truth]
         fault = f"it has {truth.shape[2]} channels; in a file of this name {channels} are taken"
         check_file(self.folder / self.truth, truth.shape[2] != channels and fault)
-        file = self.mask_file(density)
+        file = self.mask_file(case)
         fixed = None if file is None else read_mask(file)
         if file is not None and fixed is not None:
             check_size(file, fixed, f"{self.truth} beside it", truth)
         middle = _middle((truth.shape[0], truth.shape[1]), crop)
         image, truth, valid = image[middle], truth[middle], valid[middle]
-        if fixed is None:
-            own_seed = stable_seed(self.dataset, self.name, f"{density:.6g}", str(seed))
-            mask = random_mask((valid.shape[0], valid.shape[1]), density, own_seed, valid)
-        else:
-            mask = fixed[middle] & valid
+        check_file(self.folder / self.truth, not valid.any() and "no pixel of it is valid; at least one is needed")
+        mask = self._drawn_mask(case, seed, valid) if fixed is None else fixed[middle] & valid
         if not mask.any():
             raise FileFormatError(f"{file}: no pixel that it marks is valid in {self.truth}; at least one is needed")
         return Frame(image, truth, valid, mask)
 
-    def fingerprint(self, density: float) -> str:
+    def _drawn_mask(self, case: Case, seed: int, valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        name = case if isinstance(case, str) else f"{case:.6g}"
+        own_seed = stable_seed(self.dataset, self.name, name, str(seed))
+        return drawn_mask(case, (valid.shape[0], valid.shape[1]), own_seed, valid)
+
+    def possible(self, cases: Sequence[Case]) -> list[Case]:
+        """Those of the cases for which the truth has pixels enough: a share of all is drawn among the valid ones.
+
+        Of a truth that cannot be read or has no valid pixel all are possible: `load` says what is wrong.
+        """
+        if not any(self.mask_kind(case) == "random" for case in cases):
+            return list(cases)
+        try:
+            _, valid = read_flow(self.folder / self.truth)
+        except (FileFormatError, OSError):
+            return list(cases)
+        most = np.count_nonzero(valid) or valid.size
+        return [c for c in cases if isinstance(c, str) or self.mask_file(c) or drawn_count(c, valid.size) <= most]
+
+    def fingerprint(self, case: Case) -> str:
         """A hash of the contents of the files that `load` reads."""
-        files = [self.folder / IMAGE, self.folder / self.truth, self.mask_file(density)]
+        files = [self.folder / IMAGE, self.folder / self.truth, self.mask_file(case)]
         return file_hash(*(file for file in files if file is not None))
 
 
@@ -111,12 +133,6 @@ def find_samples(root: StrPath, datasets: Collection[str] | None = None) -> list
     if not samples:
         raise InputError(f"root: {root} has no folders in it; expected is {_LAYOUT}.")
     return samples
-
-
-def density_label(density: float) -> str:
-    """A share of pixels in per cent, as in the names of the mask files: 01, 05, 10, 0.5."""
-    percent = f"{100 * density:.6g}"
-    return percent if "." in percent else percent.zfill(2)
 
 
 def stable_seed(*parts: str) -> int:

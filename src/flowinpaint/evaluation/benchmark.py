@@ -1,4 +1,4 @@
-"""`evaluate`: every method on every frame of a folder, at every density."""
+"""`evaluate`: every method on every frame of a folder, at every density and with every pattern."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from pathlib import Path
 import torch
 
 from flowinpaint import api
-from flowinpaint.data.folder import Sample, density_label, file_hash, find_samples
+from flowinpaint.data.folder import Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.jobs import Job, check_processes, run_jobs
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store
 from flowinpaint.io import StrPath, make_folder
+from flowinpaint.masks.cases import Case, case_label, check_patterns
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX
 from flowinpaint.validation import check_device
 from flowinpaint.version import __version__
@@ -23,8 +24,8 @@ from flowinpaint.version import __version__
 DENSITIES = (0.01, 0.05, 0.10)
 """Those of the paper."""
 
-Parameters = Callable[[str, float], dict[str, float | str]]
-"""Parameters of a method, by its name and the density."""
+Parameters = Callable[[str, Case], dict[str, float | str]]
+"""Parameters of a method, by its name and the density or pattern."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ def evaluate(
     methods: Sequence[str],
     densities: Sequence[float] = DENSITIES,
     *,
+    patterns: Sequence[str] = (),
     datasets: Collection[str] | None = None,
     out: StrPath | None = None,
-    parameters: Parameters = lambda method, density: {},
+    parameters: Parameters = lambda method, case: {},
     seed: int = 0,
     device: str | torch.device = "auto",
     jobs: int = 1,
@@ -57,31 +59,34 @@ def evaluate(
 ) -> list[Record]:
     """Fill every frame below root (see `data.folder`) by every method, and measure the errors.
 
-    methods: names, or paths of .safetensors files. densities: shares of the pixels in (0, 1].
+    methods: names, or paths of .safetensors files. densities: shares of the pixels in (0, 1]; a frame with fewer valid
+    ones than would have to be drawn is left out there. patterns: names of `masks.cases.PATTERNS`.
     out: a folder that keeps each record when it is finished (records.jsonl), so that a second call goes on where the
     first was stopped; what depends on changed files, parameters or another version is computed again, and everything if
-    fresh. pictures: also draw out/previews/<dataset>/<sample>_<density>.png. jobs: processes; more than one needs a
+    fresh. pictures: also draw out/previews/<dataset>/<sample>_<case>.png. jobs: processes; more than one needs a
     main program that can be imported. What a method raises on a frame becomes a record with an error.
     """
     if pictures and out is None:
         raise InputError("pictures: True was given without out; a folder for them is needed.")
-    check_densities(densities)
+    cases = check_cases(densities, patterns)
     check_processes(jobs)
     weights = {method: check_method(method) for method in methods}
     if not weights:
         raise InputError("methods: none was given; at least one is taken.")
     chosen = str(check_device(device))
     samples = find_samples(root, datasets)
-    runs = {(m, d): parameters(m, d) for m in weights for d in dict.fromkeys(densities)}
+    runs = {(m, c): parameters(m, c) for m in weights for c in cases}
     for (method, _), values in runs.items():
         api.check_parameters(method, values)
 
     keys: list[tuple[Sample, list[RunKey]]] = []
     for sample in samples:
-        for density in dict.fromkeys(densities):
-            key = frame_key(sample, density, seed, chosen)
-            named = [replace(key, method=m, parameters=runs[m, density], weights=w) for m, w in weights.items()]
+        for case in sample.possible(cases):
+            key = frame_key(sample, case, seed, chosen)
+            named = [replace(key, method=m, parameters=runs[m, case], weights=w) for m, w in weights.items()]
             keys.append((sample, named))
+    if not keys:
+        raise InputError(f"densities: {100 * min(densities):g} % was given; no frame has as many valid pixels.")
 
     folder = None if out is None else _folder(Path(out), Path(root))
     with open_store(None if folder is None else folder / "records.jsonl", fresh) as store:
@@ -90,7 +95,7 @@ def evaluate(
             missing = [key for key in named if store.find(key) is None]
             picture = None
             if pictures and folder is not None:
-                picture = folder / "previews" / sample.dataset / f"{sample.name}_{density_label(named[0].density)}.png"
+                picture = folder / "previews" / sample.dataset / f"{sample.name}_{case_label(named[0].case)}.png"
                 if missing or not picture.exists():
                     missing = named
             if missing:
@@ -123,22 +128,30 @@ def complete(
     return [record for record in found if record is not None]
 
 
-def frame_key(sample: Sample, density: float, seed: int, device: str, crop: int = 0) -> RunKey:
+def frame_key(sample: Sample, case: Case, seed: int, device: str, crop: int = 0) -> RunKey:
     """The part of a key that belongs to the frame; the method is still to be named."""
     return RunKey(
         dataset=sample.dataset,
         sample=sample.name,
-        density=density,
+        density=None if isinstance(case, str) else case,
         seed=seed,
-        mask=sample.mask_kind(density),
+        mask=sample.mask_kind(case),
         crop=crop,
         method="",
         parameters={},
         device=device,
-        inputs=sample.fingerprint(density),
+        inputs=sample.fingerprint(case),
         weights="",
         version=__version__,
     )
+
+
+def check_cases(densities: Sequence[float], patterns: Sequence[str]) -> list[Case]:
+    """The densities and the patterns, each once; InputError unless there is one and all are known."""
+    named = check_patterns(list(patterns))
+    if densities or not named:
+        check_densities(densities)
+    return [*dict.fromkeys(densities), *named]
 
 
 def check_densities(densities: Sequence[float]) -> None:

@@ -30,7 +30,7 @@ from flowinpaint.sheet import preview
 
 @dataclass(frozen=True)
 class Job:
-    """Runs that share a sample, density, seed and crop; the picture of them all goes to `picture`."""
+    """Runs that share a sample, case, seed and crop; the picture of them all goes to `picture`."""
 
     sample: Sample
     runs: tuple[RunKey, ...]
@@ -80,7 +80,7 @@ def run_job(job: Job) -> Iterator[Record]:
     """The records of a job's runs, one by one; a run that raises gives a record of its error."""
     first = job.runs[0]
     try:
-        frame = job.sample.load(first.density, first.seed, first.crop)
+        frame = job.sample.load(first.case, first.seed, first.crop)
     except Exception as error:
         yield from (Record(key, error=_sentence(error)) for key in job.runs)
         return
@@ -122,6 +122,7 @@ def measure(flow: npt.NDArray[Any], frame: Frame, info: Info) -> Measurement:
         residual=info["residual"],
         status=info["status"],
         threads=torch.get_num_threads(),
+        given=float(frame.mask.mean()),
     )
 
 

@@ -1,4 +1,4 @@
-"""What was measured: one record per sample, density and method, and the file that keeps them between runs."""
+"""What was measured: one record per sample, case and method, and the file that keeps them between runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from flowinpaint.data.folder import MaskKind
 from flowinpaint.errors import InputError
 from flowinpaint.io import StrPath
+from flowinpaint.masks.cases import PATTERNS, Case
 
 if sys.platform != "win32":
     import fcntl
@@ -23,12 +24,13 @@ class RunKey:
     """All that a result depends on. Two runs of the same key give the same record, but for the seconds.
 
     inputs: a hash of the image, truth and mask files; weights: one of the network's weights, "" without any.
-    crop: the side of the middle part that was used, 0 for all. density: the share of pixels given.
+    crop: the side of the middle part that was used, 0 for all. density: the share of pixels given, None if mask, which
+    says where the mask comes from, is a pattern.
     """
 
     dataset: str
     sample: str
-    density: float
+    density: float | None
     seed: int
     mask: MaskKind
     crop: int
@@ -38,6 +40,13 @@ class RunKey:
     inputs: str
     weights: str
     version: str
+
+    @property
+    def case(self) -> Case:
+        """The density or the pattern."""
+        if self.density is not None:
+            return self.density
+        return next(pattern for pattern in PATTERNS if pattern == self.mask)
 
     @property
     def text(self) -> str:
@@ -51,7 +60,8 @@ class Measurement:
 
     epe: over all valid pixels, the given ones included; epe_unknown: over those not given, None if all are.
     fl: per cent off by more than 3 px and 5 %; over_1, over_3: off by more than 1 and 3 px. All three over all valid.
-    threads: those of PyTorch, which the seconds depend on.
+    threads: those of PyTorch, which the seconds depend on. given: the share of all pixels whose vector was given, None
+    in files of versions that did not keep it.
     """
 
     epe: float
@@ -64,6 +74,7 @@ class Measurement:
     residual: float | None
     status: str
     threads: int
+    given: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class RecordStore:
                 file.truncate(sum(map(len, lines[:-1])))
             for line in lines:
                 with suppress(ValueError, TypeError, KeyError):
-                    record = _parse(line)
+                    record = record_of(json.loads(line))
                     self._records[record.key.text] = record
 
     def find(self, key: RunKey) -> Record | None:
@@ -126,7 +137,7 @@ def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStor
         yield RecordStore(file)
 
 
-def _parse(line: bytes) -> Record:
-    values = json.loads(line)
+def record_of(values: dict[str, Any]) -> Record:
+    """The record whose `asdict` was written as JSON."""
     measured = None if values["measured"] is None else Measurement(**values["measured"])
     return Record(RunKey(**values["key"]), measured, values["error"], values["notes"])

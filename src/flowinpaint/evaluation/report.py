@@ -19,6 +19,7 @@ import torch
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.summary import Score
 from flowinpaint.io import atomic_path
+from flowinpaint.masks.cases import Case, case_order, case_text
 from flowinpaint.version import __version__
 
 
@@ -32,16 +33,18 @@ class TextTable:
 
 
 R_COLUMN = 1
+_NAMED = 6
 
 
 def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
-    """One table per density, the methods in the order of their R."""
-    sets = {score.dataset for score in scores} - {None}
-    where = f"{len(sets)} data sets" if len(sets) > 1 else str(next(iter(sets), ""))
+    """One table per case, the methods in the order of their R."""
     tables = []
-    for density in sorted({score.density for score in scores}):
-        rows = [score for score in scores if score.density == density and score.dataset is None]
-        title = f"{100 * density:g} % given, {where}; R is the EPE relative to {reference}"
+    for case in sorted({score.case for score in scores}, key=case_order):
+        own = [score for score in scores if score.case == case]
+        sets = {score.dataset for score in own} - {None}
+        where = f"{len(sets)} data sets" if len(sets) > 1 else str(next(iter(sets), ""))
+        rows = [score for score in own if score.dataset is None]
+        title = f"{_given(rows)}, {where}, {masks_text(rows)}; R is the EPE relative to {reference}"
         headings = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds"]
         failed = any(score.failures for score in rows)
         tables.append(
@@ -55,15 +58,40 @@ def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
 
 
 def dataset_tables(scores: Sequence[Score]) -> list[TextTable]:
-    """One table per density and data set."""
+    """One table per case and data set."""
     tables = []
     headings = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds", "samples", "failed"]
-    for density in sorted({score.density for score in scores}):
-        for dataset in dict.fromkeys(score.dataset for score in scores if score.dataset is not None):
-            rows = [score for score in scores if score.density == density and score.dataset == dataset]
+    for case in sorted({score.case for score in scores}, key=case_order):
+        own = [score for score in scores if score.case == case]
+        for dataset in dict.fromkeys(score.dataset for score in own if score.dataset is not None):
+            rows = [score for score in own if score.dataset == dataset]
             cells = [[*_row(s), str(s.samples), str(s.failures)] for s in sorted(rows, key=_by_ratio)]
-            tables.append(TextTable(f"{dataset}, {100 * density:g} % given", headings, cells))
+            tables.append(TextTable(f"{dataset}, {_given(rows)}, {masks_text(rows)}", headings, cells))
     return tables
+
+
+def masks_text(scores: Sequence[Score]) -> str:
+    """Whether the masks of the samples behind these scores were files or drawn."""
+    score = max(scores, key=lambda score: score.samples)
+    if score.drawn in (0, score.samples):
+        return "masks drawn" if score.drawn else "masks from files"
+    return f"masks of {score.drawn} of {score.samples} samples drawn, the rest from files"
+
+
+def left_out(records: Sequence[Record]) -> dict[Case, list[str]]:
+    """The samples by case that others have and this one has not: too few of their pixels are valid to draw it."""
+    samples = dict.fromkeys((record.key.dataset, record.key.sample) for record in records)
+    found: dict[Case, set[tuple[str, str]]] = {}
+    for record in records:
+        found.setdefault(record.key.case, set()).add((record.key.dataset, record.key.sample))
+    missing = {case: ["/".join(s) for s in samples if s not in found[case]] for case in sorted(found, key=case_order)}
+    return {case: names for case, names in missing.items() if names}
+
+
+def left_out_text(case: Case, names: Sequence[str]) -> str:
+    """A sentence of `left_out` for one case."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{case_text(case)}: left out, for fewer of their pixels are valid, are {', '.join(names[:_NAMED])}{more}."
 
 
 def write_reports(
@@ -118,20 +146,21 @@ def as_markdown(records: Sequence[Record], scores: Sequence[Score], reference: s
         f"**R** is a method's mean EPE over that of `{reference}` on the same samples (below 1 is better), and over "
         "data sets the geometric mean. EPE, in px, is over all valid pixels, the given ones included; `EPE unknown` "
         "leaves these out. Fl: per cent off by more than 3 px and 5 %; > 1 px and > 3 px are in per cent too. Means "
-        "over a data set's samples, then over data sets.",
+        "over a data set's samples, then over data sets. Masks are files of the samples, or drawn by the seed.",
+        *(left_out_text(case, names) for case, names in left_out(records).items()),
         "## Over all data sets",
         *map(_markdown_table, overall_tables(scores, reference)),
         "## By data set",
         *map(_markdown_table, dataset_tables(scores)),
     ]
-    used = {(r.key.method, r.key.density): r.key.parameters for r in records if r.key.parameters}
+    used = {(r.key.method, r.key.case): r.key.parameters for r in records if r.key.parameters}
     if used:
         parts += ["## Parameters other than the defaults"]
-        parts += ["\n".join(f"- {m}, {100 * d:g} %: {parameters_text(values)}" for (m, d), values in used.items())]
+        parts += ["\n".join(f"- {m}, {case_text(c)}: {parameters_text(values)}" for (m, c), values in used.items())]
     told = [(r, text) for r in records for text in ([r.error] if r.error else r.notes)]
     if told:
         lines = (
-            f"- {r.key.dataset}/{r.key.sample}, {100 * r.key.density:g} %, {r.key.method}"
+            f"- {r.key.dataset}/{r.key.sample}, {case_text(r.key.case)}, {r.key.method}"
             f"{' FAILED' if r.error else ''}: {text}"
             for r, text in told
         )
@@ -158,6 +187,15 @@ def machine(records: Sequence[Record]) -> dict[str, str]:
 def parameters_text(parameters: dict[str, float | str]) -> str:
     """Parameters as key=value, separated by blanks."""
     return " ".join(f"{k}={v if isinstance(v, str) else f'{v:g}'}" for k, v in parameters.items())
+
+
+def _given(scores: Sequence[Score]) -> str:
+    """The case of these scores, and of a pattern the share of the pixels that it marks."""
+    case = scores[0].case
+    if not isinstance(case, str):
+        return f"{case_text(case)} given"
+    share = next((score.given for score in scores if score.given is not None), None)
+    return case if share is None else f"{case}, {100 * share:.2g} % given"
 
 
 def _row(score: Score) -> list[str]:

@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
+from flowinpaint.evaluation.plotting import plain_number, plot_file
 from flowinpaint.evaluation.speed_report import Growth
-from flowinpaint.io import atomic_path
-
-INCHES = (8.0, 5.0)
-DOTS_PER_INCH = 120
-
-
-def can_plot() -> bool:
-    """Whether matplotlib is there: the extra `plots`."""
-    return find_spec("matplotlib") is not None
 
 
 def write_plot(path: Path, grown: Sequence[Growth]) -> None:
     """Draw a line per method, device and precision, and through the first how linear growth would look."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=INCHES, dpi=DOTS_PER_INCH, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for g in grown:
-        megapixels = [n / 1e6 for n in g.pixels]
-        axes.plot(megapixels, [1e3 * t for t in g.seconds], "o-", label=f"{g.label}: N^{g.exponent:.2f}")
-    sizes = sorted({n for g in grown for n in g.pixels})
-    first = grown[0]
-    guide = [1e3 * first.seconds[-1] * n / first.pixels[-1] for n in (sizes[0], sizes[-1])]
-    axes.plot([sizes[0] / 1e6, sizes[-1] / 1e6], guide, "--", color="0.6", label=f"linear growth of {first.label}")
-    axes.set(xscale="log", yscale="log", xlabel="megapixels", ylabel="milliseconds, median")
-    axes.set_xticks([n / 1e6 for n in sizes], [f"{n / 1e6:.2g}" for n in sizes])
-    axes.xaxis.minorticks_off()
-    for formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "125" else "")
-    axes.grid(which="both", alpha=0.3)
-    axes.legend(fontsize="small")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
+    with plot_file(path) as figure:
+        axes = figure.add_subplot()
+        for g in grown:
+            megapixels = [n / 1e6 for n in g.pixels]
+            axes.plot(megapixels, [1e3 * t for t in g.seconds], "o-", label=f"{g.label}: N^{g.exponent:.2f}")
+        sizes = sorted({n for g in grown for n in g.pixels})
+        first = grown[0]
+        guide = [1e3 * first.seconds[-1] * n / first.pixels[-1] for n in (sizes[0], sizes[-1])]
+        axes.plot([sizes[0] / 1e6, sizes[-1] / 1e6], guide, "--", color="0.6", label=f"linear growth of {first.label}")
+        axes.set(xscale="log", yscale="log", xlabel="megapixels", ylabel="milliseconds, median")
+        axes.set_xticks([n / 1e6 for n in sizes], [f"{n / 1e6:.2g}" for n in sizes])
+        axes.xaxis.minorticks_off()
+        axes.yaxis.set_major_formatter(plain_number)
+        axes.yaxis.set_minor_formatter(plain_number)
+        axes.grid(which="both", alpha=0.3)
+        axes.legend(fontsize="small")

@@ -8,22 +8,25 @@ from dataclasses import dataclass
 
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.records import Record
+from flowinpaint.masks.cases import Case, case_order
 
 
 @dataclass(frozen=True)
 class Score:
-    """One method at one density on one data set, or, where dataset is None, over all of them.
+    """One method in one case, a density or a pattern, on one data set, or, where dataset is None, over all of them.
 
     On a data set the errors and seconds are means over its samples; over all, means of these means. None where no
     sample was measured. ratio is R, the mean EPE over that of the reference method on the same samples; over all data
-    sets the geometric mean, None if one of them has none. Below 1 is better than the reference.
+    sets the geometric mean, None if one of them has none. Below 1 is better than the reference. drawn: on how many
+    samples the mask was drawn, not read from a file; given: the share of the pixels that it marks.
     """
 
     method: str
-    density: float
+    case: Case
     dataset: str | None
     samples: int
     failures: int
+    drawn: int
     ratio: float | None
     epe: float | None
     epe_unknown: float | None
@@ -31,49 +34,54 @@ class Score:
     over_1: float | None
     over_3: float | None
     seconds: float | None
+    given: float | None
 
 
-_MEANS = ("epe", "epe_unknown", "fl", "over_1", "over_3", "seconds")
+_MEANS = ("epe", "epe_unknown", "fl", "over_1", "over_3", "seconds", "given")
 
 Group = dict[str, Record]
-"""Records of one method, density and data set, by sample."""
+"""Records of one method, case and data set, by sample."""
 
 
 def summarise(records: Iterable[Record], reference: str) -> list[Score]:
-    """Scores by density, then method, then data set, the one over all data sets last.
+    """Scores by case, then method, then data set, the one over all data sets last.
 
-    The records are those of one evaluation: of one method, density and sample there is one, and the last counts.
+    The records are those of one evaluation: of one method, case and sample there is one, and the last counts. A data
+    set of which a case has no sample is not part of it.
     """
-    groups: dict[tuple[float, str, str], Group] = {}
+    groups: dict[tuple[Case, str, str], Group] = {}
     for record in records:
         key = record.key
-        groups.setdefault((key.density, key.method, key.dataset), {})[key.sample] = record
-    densities = sorted({density for density, _, _ in groups})
+        groups.setdefault((key.case, key.method, key.dataset), {})[key.sample] = record
+    cases = sorted({case for case, _, _ in groups}, key=case_order)
     methods = list(dict.fromkeys(method for _, method, _ in groups))
     datasets = list(dict.fromkeys(dataset for _, _, dataset in groups))
     if reference not in methods:
         raise InputError(f"reference: {reference!r} was given; measured are {', '.join(methods) or 'no methods'}.")
     scores = []
-    for density in densities:
+    for case in cases:
+        present = [dataset for dataset in datasets if any((case, method, dataset) in groups for method in methods)]
         for method in methods:
             own = []
-            for dataset in datasets:
-                group, base = groups.get((density, method, dataset), {}), groups.get((density, reference, dataset), {})
-                own.append(_score(method, density, dataset, group, base))
-            scores += [*own, _over_all(method, density, own)]
+            for dataset in present:
+                group, base = groups.get((case, method, dataset), {}), groups.get((case, reference, dataset), {})
+                own.append(_score(method, case, dataset, group, base))
+            scores += [*own, _over_all(method, case, own)]
     return scores
 
 
-def _score(method: str, density: float, dataset: str, group: Group, base: Group) -> Score:
+def _score(method: str, case: Case, dataset: str, group: Group, base: Group) -> Score:
     measured = [record.measured for record in group.values() if record.measured is not None]
     means = {name: _mean([getattr(m, name) for m in measured]) for name in _MEANS}
-    return Score(method, density, dataset, len(group), len(group) - len(measured), _ratio(group, base), **means)
+    drawn = sum(record.key.mask != "fixed" for record in group.values())
+    return Score(method, case, dataset, len(group), len(group) - len(measured), drawn, _ratio(group, base), **means)
 
 
-def _over_all(method: str, density: float, scores: Sequence[Score]) -> Score:
-    samples, failures = sum(s.samples for s in scores), sum(s.failures for s in scores)
+def _over_all(method: str, case: Case, scores: Sequence[Score]) -> Score:
+    samples, failures, drawn = (sum(getattr(s, name) for s in scores) for name in ("samples", "failures", "drawn"))
     means = {name: _mean([getattr(score, name) for score in scores]) for name in _MEANS}
-    return Score(method, density, None, samples, failures, geometric_mean([s.ratio for s in scores]), **means)
+    ratio = geometric_mean([s.ratio for s in scores])
+    return Score(method, case, None, samples, failures, drawn, ratio, **means)
 
 
 def _ratio(group: Group, base: Group) -> float | None:

@@ -33,7 +33,7 @@ def random_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Ma
     _check_shape(shape, valid)
     check_number("density", density, Limit.SHARE)
     height, width = shape
-    count = max(1, round(density * height * width))
+    count = drawn_count(density, height * width)
     places = np.arange(height * width) if valid is None else np.flatnonzero(valid)
     if count > places.size:
         raise InputError(
@@ -44,6 +44,11 @@ def random_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Ma
     mask = np.zeros(height * width, dtype=np.bool_)
     mask[chosen] = True
     return mask.reshape(height, width)
+
+
+def drawn_count(density: float, pixels: int) -> int:
+    """How many of the pixels `random_mask` marks."""
+    return max(1, round(density * pixels))
 
 
 def bernoulli_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Mask | None = None) -> Mask:

@@ -1,0 +1,95 @@
+"""`flowinpaint results`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from flowinpaint import api
+from flowinpaint.cli.console import output, say
+from flowinpaint.cli.options import Device
+from flowinpaint.cli.zoom import draw_figure
+from flowinpaint.errors import MissingFileError
+from flowinpaint.evaluation.density_plot import FEWEST, plotted_densities, write_density_plot
+from flowinpaint.evaluation.finished import Results, merge, read_evaluation
+from flowinpaint.evaluation.plotting import can_plot
+from flowinpaint.evaluation.results_page import BEGIN, page_text, readme_block, replace_block
+from flowinpaint.evaluation.results_tables import ordered_methods
+from flowinpaint.evaluation.zoom_figure import own_frames
+from flowinpaint.io import atomic_path, make_folder
+
+_README = Path("README.md")
+_ZOOM_CASE = 0.05
+_ZOOM_METHODS = 5
+
+
+def command(
+    evaluations: Annotated[list[Path], typer.Argument(help="Folders that 'flowinpaint evaluate' wrote to.")],
+    page: Annotated[Path, typer.Option(help="The page to write; its pictures go beside it.")] = Path("docs/results.md"),
+    readme: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"The file whose table between {BEGIN} and its end is renewed; by default {_README} if it can."
+        ),
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Write the page of results, its pictures and the README's table from finished evaluations.
+
+    Of a run that several evaluations have, the first one's counts. The samples of the picture are filled anew.
+    """
+    results = merge([read_evaluation(folder) for folder in evaluations])
+    target = _with_place(readme)
+    if target is not None:  # before anything is written
+        link = Path(os.path.relpath(page, target.parent)).as_posix()
+        text = replace_block(target, target.read_text(encoding="utf-8"), readme_block(results, link))
+    make_folder(page.parent)
+    plot, zoom = page.with_name(f"{page.stem}-density.png"), page.with_name(f"{page.stem}-zoom.jpg")
+    pictures = [picture for picture in (_draw_plot(plot, results), _draw_zoom(zoom, results, device)) if picture]
+    names = [picture.name if picture in pictures else None for picture in (plot, zoom)]
+    _write(page, page_text(results, *names))
+    if target is not None:
+        _write(target, text)
+    written = [page, *([] if target is None else [target]), *pictures]
+    output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
+
+
+def _with_place(readme: Path | None) -> Path | None:
+    """The file to put the table in: the one that was named, or the README of this folder if it has a place for it."""
+    if readme is None:
+        fits = _README.is_file() and BEGIN in _README.read_text(encoding="utf-8")
+        return _README if fits else None
+    if not readme.is_file():
+        raise MissingFileError(f"{readme}: there is no such file")
+    return readme
+
+
+def _draw_plot(path: Path, results: Results) -> Path | None:
+    path.unlink(missing_ok=True)  # an earlier one, of other figures
+    if len(plotted_densities(results)) < FEWEST:
+        return None
+    if not can_plot():
+        say("Note:", "yellow", "no plot was drawn; it needs matplotlib, the extra 'plots'.")
+        return None
+    write_density_plot(path, results)
+    return path
+
+
+def _draw_zoom(path: Path, results: Results, device: str) -> Path | None:
+    """A picture of the best methods that can be run here."""
+    path.unlink(missing_ok=True)
+    ready = api.ready_methods()
+    there = [m for m in ordered_methods(results, results.cases) if m in ready or Path(m).is_file()]
+    if not there:
+        return None
+    draw_figure(path, own_frames(_ZOOM_CASE), there[:_ZOOM_METHODS], _ZOOM_CASE, device)
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")

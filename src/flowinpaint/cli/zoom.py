@@ -1,0 +1,90 @@
+"""`flowinpaint zoom`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from flowinpaint import api
+from flowinpaint.cli.console import output, say
+from flowinpaint.cli.options import Device, Seed, parse_list, parse_percents
+from flowinpaint.data.folder import Frame, find_samples
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.benchmark import check_method
+from flowinpaint.evaluation.zoom_figure import fill_rows, own_frames, write_figure, zoom_figure
+from flowinpaint.io import check_image_writable
+from flowinpaint.masks.cases import PATTERNS, Case, check_patterns
+
+_METHODS = ("neuroexplicit", "neuroexplicit-paper", "laplace-beltrami", "eed", "nearest")
+
+
+def command(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The picture to write.")] = Path("zoom.jpg"),
+    root: Annotated[
+        Path | None, typer.Option(help="Frames as 'evaluate' takes them; without it, scenes of the package's own.")
+    ] = None,
+    samples: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Which, as DATASET/SAMPLE; without it, the first one of each data set."),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help=f"Names or .safetensors files; without it {', '.join(_METHODS)}, if ready."),
+    ] = None,
+    given: Annotated[
+        str, typer.Option(metavar="CASE", help=f"What is given: per cent, or {', '.join(PATTERNS)}.")
+    ] = "5",
+    seed: Seed = 0,
+    device: Device = "auto",
+) -> None:
+    """Draw samples beside what methods make of them, enlarged where the truth has its strongest edges."""
+    case = _parse_case(given)
+    ready = api.ready_methods()
+    names = [m for m in _METHODS if m in ready] if methods is None else parse_list("--methods", methods)
+    for name in names:
+        check_method(name, "--methods")
+    check_image_writable(out)
+    if root is None:
+        if samples is not None:
+            raise InputError(f"--samples: {samples!r} was given without --root; the frames they are in are needed")
+        frames = own_frames(case, seed)
+    else:
+        frames = _frames(root, samples, case, seed)
+    draw_figure(out, frames, names, case, device)
+    output.print(Text(f"Wrote {out}."), soft_wrap=True)
+
+
+def draw_figure(path: Path, frames: Mapping[str, Frame], methods: Sequence[str], case: Case, device: str) -> None:
+    """Fill the frames by the methods, and draw what comes of it; what a method warns of is said."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rows = fill_rows(frames, methods, device)
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        say("Warning:", "yellow", message)
+    write_figure(path, zoom_figure(rows, case))
+
+
+def _parse_case(text: str) -> Case:
+    if text in PATTERNS:
+        return check_patterns([text])[0]
+    try:
+        (share,) = parse_percents(text)
+    except ValueError as error:
+        raise InputError(f"--given: {text!r} was given; one percentage or {', '.join(PATTERNS)} is taken") from error
+    return share
+
+
+def _frames(root: Path, samples: str | None, case: Case, seed: int) -> dict[str, Frame]:
+    found = {f"{sample.dataset}/{sample.name}": sample for sample in find_samples(root)}
+    if samples is None:
+        wanted = list({sample.dataset: name for name, sample in reversed(found.items())}.values())[::-1]
+    else:
+        wanted = parse_list("--samples", samples)
+    if unknown := [name for name in wanted if name not in found]:
+        raise InputError(f"--samples: {unknown[0]!r} was given; {root} has {', '.join(found)}")
+    return {name: found[name].load(case, seed) for name in wanted}

@@ -1,0 +1,159 @@
+"""Samples beside what methods make of them, each with a part enlarged: where the truth has its strongest edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.ndimage import distance_transform_edt
+
+from flowinpaint.api import inpaint
+from flowinpaint.data.folder import Frame
+from flowinpaint.data.layered import LayeredFlow
+from flowinpaint.data.scene import sample_scene
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.finished import short_names
+from flowinpaint.io import atomic_path, check_image_writable, write_image
+from flowinpaint.masks.cases import Case, case_text, drawn_mask
+from flowinpaint.metrics import epe
+from flowinpaint.sheet import Panel, contact_sheet
+from flowinpaint.viz import Field, Rgb, as_rgb, colour_field, draw_given, field_range, resized
+
+Window = tuple[slice, slice]
+
+ENLARGED = 0.25
+"""Sides of the part that is enlarged, over those of the frame."""
+SHEET_WIDTH = 1800
+PANEL_WIDTHS = (240, 320)
+OWN_SIZE = (320, 480)
+OWN_SCENE = 2**61 + 1
+"""Which of the generator's scenes is shown below the landscape; training counts from 0 and does not get there."""
+JPEG_QUALITY = 70
+_BOX = (230, 30, 30)
+_NEAR = 3
+"""Pixels to the nearest valid one, at most, for a jump to count."""
+
+
+@dataclass(frozen=True)
+class ZoomRow:
+    """A frame with a title, and what methods made of it: fields (H, W, C) by name."""
+
+    title: str
+    frame: Frame
+    filled: dict[str, Field]
+
+
+def own_frames(case: Case, seed: int = 0) -> dict[str, Frame]:
+    """Frames of the package's own, by title: a landscape, and a scene such as networks train on."""
+    landscape = sample_scene(*OWN_SIZE)
+    batch = LayeredFlow(size=OWN_SIZE).scenes(torch.tensor([OWN_SCENE]))
+    image, flow = (planes[0].movedim(0, -1).numpy() for planes in (batch.image, batch.flow))
+    valid = np.ones(OWN_SIZE, np.bool_)
+    mask = drawn_mask(case, OWN_SIZE, seed, valid)
+    return {
+        "landscape": Frame(landscape.image, landscape.flow, valid, mask),
+        "generated scene": Frame(as_rgb(image), flow, valid, mask),
+    }
+
+
+def fill_rows(
+    frames: Mapping[str, Frame], methods: Sequence[str], device: str | torch.device = "auto"
+) -> list[ZoomRow]:
+    """What the methods, names or files of weights, make of frames by their title."""
+    names = short_names(methods)
+    rows = []
+    for title, frame in frames.items():
+        given = (frame.image, frame.truth, frame.mask)
+        rows.append(ZoomRow(title, frame, {name: inpaint(*given, m, device).flow for m, name in names.items()}))
+    return rows
+
+
+def zoom_figure(rows: Sequence[ZoomRow], case: Case) -> Rgb:
+    """Image, given vectors, truth and results of each row beside each other, and below each its part in the red box.
+
+    The results' EPE (px) over the frame and in the box stands over them. The colours of a row span the truth's range.
+    """
+    if not rows:
+        raise InputError("rows: none was given; at least one is taken.")
+    columns = 3 + max(len(row.filled) for row in rows)
+    width = int(np.clip(SHEET_WIDTH // columns, *PANEL_WIDTHS))
+    panels: list[Panel | None] = []
+    for row in rows:
+        drawn = _row_panels(row, case, width)
+        panels += [*drawn, *[None] * (columns - len(drawn))]
+    return contact_sheet(panels, columns)
+
+
+def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_], part: float = ENLARGED) -> Window:
+    """The rows and columns of the part of a field (H, W, C) with the largest sum of squared jumps between neighbours.
+
+    Squares, so that a border outweighs a slope. A pixel that is not valid (H, W) has the vector of the nearest that is,
+    if it is near: a laser's lines have borders between them, an empty sky has none. Without a jump it is the middle.
+    """
+    distance, nearest = distance_transform_edt(~valid, return_indices=True)
+    values, near = truth[tuple(nearest)].astype(np.float64), distance <= _NEAR
+    energy = np.zeros(valid.shape)
+    energy[:, 1:] += ((values[:, 1:] - values[:, :-1]) ** 2).sum(2) * (near[:, 1:] & near[:, :-1])
+    energy[1:] += ((values[1:] - values[:-1]) ** 2).sum(2) * (near[1:] & near[:-1])
+    (H, W), (h, w) = valid.shape, (max(1, round(part * n)) for n in valid.shape)
+    if not energy.any():
+        top, left = (H - h) // 2, (W - w) // 2
+    else:
+        total = np.pad(energy, ((1, 0), (1, 0))).cumsum(0).cumsum(1)
+        inside = total[h:, w:] - total[:-h, w:] - total[h:, :-w] + total[:-h, :-w]
+        top, left = (int(i) for i in np.unravel_index(int(inside.argmax()), inside.shape))
+    return slice(top, top + h), slice(left, left + w)
+
+
+def write_figure(path: Path, figure: Rgb) -> None:
+    """Write a picture; a JPEG smaller than `write_image` makes it."""
+    check_image_writable(path)
+    if path.suffix.lower() not in (".jpg", ".jpeg"):
+        write_image(path, figure)
+        return
+    with atomic_path(path) as temporary:
+        bgr = np.ascontiguousarray(figure[..., ::-1])
+        temporary.write_bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1].tobytes())
+
+
+def _row_panels(row: ZoomRow, case: Case, width: int) -> list[Panel]:
+    frame, limits = row.frame, field_range(row.frame.truth)
+    window = strongest_edges(frame.truth, frame.valid)
+    size = (width, max(1, round(width * frame.mask.shape[0] / frame.mask.shape[1])))
+    gap = np.full((max(2, width // 60), width, 3), 238, np.uint8)
+
+    def panel(title: str, whole: Rgb, part: Rgb) -> Panel:
+        return title, np.concatenate([_boxed(resized(whole, size), window, frame.mask.shape), gap, resized(part, size)])
+
+    def coloured(title: str, field: Field) -> Panel:
+        rgb = colour_field(field, limits)
+        return panel(title, rgb, rgb[window])
+
+    image = as_rgb(frame.image)
+    given = draw_given(image, frame.truth, frame.mask, limits, size)
+    given_part = draw_given(image[window], frame.truth[window], frame.mask[window], limits, size)
+    drawn = [
+        panel(f"Image\n{row.title}", image, image[window]),
+        panel(f"Given\n{case_text(case)}", given, given_part),
+        coloured("Truth\n ", frame.truth),
+    ]
+    for name, field in row.filled.items():
+        errors = f"EPE {epe(field, frame.truth, frame.valid):.3f}"
+        if frame.valid[window].any():
+            errors += f" | box {epe(field[window], frame.truth[window], frame.valid[window]):.3f}"
+        drawn.append(coloured(f"{name}\n{errors}", field))
+    return drawn
+
+
+def _boxed(picture: Rgb, window: Window, shape: tuple[int, ...]) -> Rgb:
+    """The picture (h, w, 3) of a frame of the shape (H, W) with a box around a window of it."""
+    scale = (picture.shape[1] / shape[1], picture.shape[0] / shape[0])
+    rows, columns = window
+    first = (round(scale[0] * columns.start), round(scale[1] * rows.start))
+    last = (round(scale[0] * columns.stop) - 1, round(scale[1] * rows.stop) - 1)
+    return np.asarray(cv2.rectangle(picture.copy(), first, last, _BOX, 2), np.uint8)

@@ -1,0 +1,124 @@
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from finished_evaluations import REFERENCE, grid_of_records, write_evaluation
+from flowinpaint import api
+from flowinpaint.cli import app
+from flowinpaint.cli import results as results_command
+from flowinpaint.data.folder import Frame
+from flowinpaint.data.scene import sample_scene
+from flowinpaint.evaluation.results_page import BEGIN, END
+from flowinpaint.masks.cases import Case, drawn_mask
+
+
+def small_frames(case: Case) -> dict[str, Frame]:
+    image, flow = sample_scene(32, 48)
+    valid = np.ones((32, 48), np.bool_)
+    return {"small": Frame(image, flow, valid, drawn_mask(case, (32, 48), 0, valid))}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in with a README, and scenes that cost nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(results_command, "own_frames", small_frames)
+    (tmp_path / "README.md").write_text(f"# Mine\n{BEGIN}\nold\n{END}\nrest\n")
+    write_evaluation(tmp_path / "first", grid_of_records({REFERENCE: 1.0, "nearest": 2.0}, [0.05, 0.1, "lidar"]))
+    write_evaluation(tmp_path / "second", grid_of_records({REFERENCE: 1.0, "gone.safetensors": 0.5}, [0.05, 0.1]))
+    return tmp_path
+
+
+def run(*arguments: Any) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["results", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_page_readme_and_pictures_are_written_and_renewed(place: Path) -> None:
+    for _ in range(2):
+        code, stdout, _ = run("first", "second")
+        assert code == 0
+        files = "docs/results.md, README.md, docs/results-density.png, docs/results-zoom.jpg"
+        assert " ".join(stdout.split()) == f"Wrote {files}."
+        readme = (place / "README.md").read_text()
+        assert readme.startswith(f"# Mine\n{BEGIN}\nOn 4 frames")
+        assert readme.endswith(f"{END}\nrest\n")
+        assert "| gone.safetensors | **0.50** |" in readme
+        assert "](docs/results.md)" in readme
+        page = (place / "docs/results.md").read_text()
+        assert "](results-density.png)" in page
+        assert "](results-zoom.jpg)" in page
+        assert page.count("- `flowinpaint evaluate") == 2
+        picture = cv2.imread("docs/results-zoom.jpg")
+        assert picture is not None
+        assert (
+            5 * 240 < picture.shape[1] < 6 * 340
+        )  # image, given, truth and two methods; the third is not there to run
+
+
+def test_other_places_and_a_link_from_one_to_the_other(place: Path) -> None:
+    (place / "text").mkdir()
+    (place / "text/about.md").write_text(f"{BEGIN}{END}")
+    assert run("first", "--page", "pages/all.md", "--readme", "text/about.md")[0] == 0
+    assert "](../pages/all.md)" in (place / "text/about.md").read_text()
+    assert sorted(p.name for p in (place / "pages").iterdir()) == ["all-density.png", "all-zoom.jpg", "all.md"]
+    assert "old" in (place / "README.md").read_text()
+
+
+def test_a_readme_without_a_place_stays_as_it_is_unless_it_is_named(place: Path) -> None:
+    (place / "README.md").write_text("# Mine\n")
+    code, stdout, _ = run("first")
+    assert code == 0
+    assert "README" not in stdout
+    assert (place / "README.md").read_text() == "# Mine\n"
+    code, stdout, stderr = run("first", "--readme", "README.md", "--page", "other/page.md")
+    assert (code, stdout) == (1, "")
+    assert "README.md: has no place for the table" in stderr
+    assert not (place / "other").exists()
+
+
+def test_a_single_density_has_no_plot_and_an_earlier_one_goes(place: Path) -> None:
+    write_evaluation(place / "third", grid_of_records({REFERENCE: 1.0}, [0.05]))
+    assert run("first")[0] == 0
+    assert run("third")[0] == 0
+    assert sorted(p.name for p in (place / "docs").iterdir()) == ["results-zoom.jpg", "results.md"]
+
+
+def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results_command, "can_plot", lambda: False)
+    code, _, stderr = run("first")
+    assert code == 0
+    assert "no plot was drawn" in stderr
+    assert "results-density" not in (place / "docs/results.md").read_text()
+
+
+def test_without_a_method_to_run_there_is_no_picture(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "ready_methods", list)
+    code, stdout, _ = run("first")
+    assert code == 0
+    assert "zoom" not in stdout
+    assert "results-zoom" not in (place / "docs/results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "nowhere/results.json: there is no such file"),
+        (["first", "--readme", "no.md"], "no.md: there is no such file"),
+        (["first", "--page", "README.md/page.md"], "README.md: is a file; a folder"),
+    ],
+)
+def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:
+    before = (place / "README.md").read_text()
+    code, stdout, stderr = run(*arguments)
+    assert (code, stdout) == (1, "")
+    assert stderr.startswith("Error: ")
+    assert sentence in stderr
+    assert (place / "README.md").read_text() == before
+    assert not (place / "docs").exists()

@@ -1,0 +1,129 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records, made_up
+from flowinpaint.errors import FileFormatError
+from flowinpaint.evaluation.finished import Results, merge
+from flowinpaint.evaluation.results_page import (
+    BEGIN,
+    END,
+    command_text,
+    machine_text,
+    page_text,
+    readme_block,
+    replace_block,
+)
+
+ERRORS = {REFERENCE: 1.0, "eed": 2.0, "/secret/mine.safetensors": 0.5}
+
+
+@pytest.fixture
+def results() -> Results:
+    return merge([evaluation(grid_of_records(ERRORS, [0.01, 0.05, 0.1, 0.3, "lidar"]))])
+
+
+def test_the_page_names_command_data_and_machine_but_no_folder(results: Results) -> None:
+    text = page_text(results, None, None)
+    flat = " ".join(text.split())
+    assert (
+        "`flowinpaint evaluate --root … --methods laplace-beltrami,eed,mine.safetensors --densities 1,5,10,30 "
+        "--patterns lidar --device cpu`, on 4 cores, abacus, 2 threads (Linux, torch 2.0, flowinpaint 1.0)." in flat
+    )
+    assert "| MPI-Sintel | 2 |" in text
+    assert "/secret" not in text
+    assert "/home" not in text
+
+
+def test_the_page_has_a_table_for_each_kind_of_case_and_data_set(results: Results) -> None:
+    text = page_text(results, None, None)
+    for title in (
+        "## At random, as in the paper",
+        "## Patterns",
+        "## Other densities",
+        "## Beside the paper's figures",
+    ):
+        assert text.count(f"\n{title}\n") == 1
+    for name in ("All data sets", "MPI-Sintel", "KITTI2015"):
+        assert text.count(f"\n**{name}**\n") == 3
+    assert text.count("| method | R lidar | EPE | Fl |") == 3
+    assert "**Sintel (Table 1)**: EPE (px), in brackets R; 2 frames here" in text
+    assert "(Table 1)**: EPE (px), in brackets R; not measured here" in text
+    prose = [line for line in text.splitlines() if not line.startswith("|")]
+    assert max(map(len, prose)) <= 120
+
+
+def test_a_data_set_has_no_table_of_cases_it_lacks() -> None:
+    records = grid_of_records({REFERENCE: 1.0}, [0.05]) + grid_of_records({REFERENCE: 1.0}, [0.3], ["MPI-Sintel"])
+    text = page_text(merge([evaluation(records)]), None, None)
+    others = text.partition("## Other densities")[2].partition("## Beside")[0]
+    assert "**MPI-Sintel**" in others
+    assert "**KITTI2015**" not in others
+
+
+def test_failures_are_told(results: Results) -> None:
+    assert "failed" not in page_text(results, None, None)
+    records = [*results.records, made_up("amle", 0.05, "MPI-Sintel", "one", None)]
+    records += [made_up("amle", "lidar", "MPI-Sintel", "one", 1.0), made_up("amle", "lidar", "MPI-Sintel", "two", None)]
+    text = page_text(merge([evaluation(records)]), None, None)
+    assert "\n- amle failed at 5 % (1 of 1 frames), lidar (1 of 2 frames).\n" in text
+
+
+def test_pictures_are_shown_where_they_are_drawn(results: Results) -> None:
+    text = page_text(results, "plot.png", "zoom.jpg")
+    assert "](plot.png)" in text
+    assert "](zoom.jpg)" in text
+    assert "![" not in page_text(results, None, None)
+
+
+def test_the_readme_names_frames_masks_and_machine(results: Results) -> None:
+    block = readme_block(results, "docs/results.md")
+    assert " ".join(block.split("\n\n")[0].split()) == (
+        "On 4 frames (2 of MPI-Sintel, 2 of KITTI2015), masks from files, means over data sets; `flowinpaint evaluate` "
+        "on 4 cores, abacus, 2 threads (Linux, torch 2.0, flowinpaint 1.0):"
+    )
+    assert "| mine.safetensors | **0.50** |" in block
+    assert "R at 1 % | 5 % | 10 % | EPE at 5 % (px)" in block
+    assert "](docs/results.md)" in block
+
+
+def test_without_the_papers_densities_the_readme_has_others() -> None:
+    block = readme_block(merge([evaluation(grid_of_records(ERRORS, ["lidar", "grid"]))]), "page.md")
+    assert "R at lidar | grid | EPE at grid (px)" in block
+    assert "masks drawn" in block
+
+
+def test_several_machines_are_told_with_their_methods() -> None:
+    gpu = MACHINE | {"device": "cuda", "device_name": "NVIDIA abacus"}
+    other = evaluation(grid_of_records({REFERENCE: 1.0, "amle": 2.0}, [0.05]), "two", machine=gpu)
+    results = merge([evaluation(grid_of_records({REFERENCE: 1.0, "eed": 2.0}, [0.05])), other])
+    assert machine_text(other) == "on NVIDIA abacus (Linux, torch 2.0, flowinpaint 1.0)"
+    assert (
+        "on 4 cores, abacus, 2 threads (Linux, torch 2.0, flowinpaint 1.0): laplace-beltrami, eed; on NVIDIA abacus "
+        "(Linux, torch 2.0, flowinpaint 1.0): amle:" in " ".join(readme_block(results, "page.md").split())
+    )
+
+
+def test_the_command_has_what_differs_from_the_defaults() -> None:
+    one = evaluation(grid_of_records({REFERENCE: 1.0, "eed": 2.0}, [0.05]))
+    more = {"seed": 3, "jobs": 2, "datasets": ["A", "B"], "parameters": {"eed": {"0.05": {"lam": 1e-4}}}}
+    assert command_text(replace(one, settings=one.settings | more)) == (
+        "`flowinpaint evaluate --root … --datasets A,B --methods laplace-beltrami,eed --densities 5 --seed 3 --jobs 2 "
+        "--device cpu` (parameters of eed at 0.05: lam=0.0001)"
+    )
+    del one.settings["patterns"]  # of versions that had none
+    assert "--densities 5 --device cpu`" in command_text(one)
+
+
+def test_the_block_is_replaced_and_the_rest_stays() -> None:
+    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    new = replace_block(Path("README.md"), text, "table")
+    assert new == f"before\n{BEGIN}\ntable\n{END}\nafter\n"
+    assert replace_block(Path("README.md"), new, "table") == new
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, END, f"{END} {BEGIN}", f"{BEGIN} {BEGIN} {END}", f"{BEGIN} {END} {END}"])
+def test_a_file_without_one_place_is_named(text: str) -> None:
+    with pytest.raises(FileFormatError, match=r"README\.md: has no place for the table; one line <!-- results:begin"):
+        replace_block(Path("README.md"), text, "table")

@@ -1,0 +1,179 @@
+"""Sparsification by what must hold for every error and every order."""
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.sparsification import (
+    Sparsification,
+    distance_to_known,
+    mean_sparsification,
+    sparsification,
+)
+from flowinpaint.evaluation.sparsification_plot import write_sparsification_plot
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def maps(seed: int, shape: tuple[int, int] = (30, 40)) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Errors, uncertainties that say a little about them, and the valid pixels."""
+    rng = np.random.default_rng(seed)
+    error = rng.exponential(size=shape)
+    return error, error + rng.exponential(size=shape), rng.random(shape) < 0.7
+
+
+def slow_curve(error: npt.NDArray[Any], uncertainty: npt.NDArray[Any], steps: int) -> list[float]:
+    """The definition, for uncertainties that all differ."""
+    left = error.ravel()[np.argsort(-uncertainty.ravel())]
+    return [left[len(left) * i // steps :].mean() / left.mean() for i in range(steps)]
+
+
+@given(seeds)
+def test_curves_are_means_of_what_remains(seed: int) -> None:
+    error, uncertainty, valid = maps(seed)
+    found = sparsification(error, uncertainty, valid, steps=20)
+    assert found.removed.tolist() == [i / 20 for i in range(20)]
+    assert found.curve == pytest.approx(slow_curve(error[valid], uncertainty[valid], 20))
+    assert found.oracle == pytest.approx(slow_curve(error[valid], error[valid], 20))
+    assert found.curve[0] == found.oracle[0] == 1
+
+
+@given(seeds)
+def test_no_order_is_better_than_the_oracle_which_has_no_area(seed: int) -> None:
+    error, uncertainty, valid = maps(seed)
+    found = sparsification(error, uncertainty, valid)
+    assert (found.curve >= found.oracle - 1e-12).all()
+    assert found.ause > 0
+    assert sparsification(error, error, valid).ause == 0
+    assert sparsification(error, -error, valid).ause > found.ause
+
+
+@given(seeds)
+def test_only_the_order_counts(seed: int) -> None:
+    error, uncertainty, valid = maps(seed)
+    found = sparsification(error, uncertainty, valid)
+    for same in (np.log(uncertainty), 3 * uncertainty - 7, np.argsort(np.argsort(uncertainty.ravel())).reshape(30, 40)):
+        other = sparsification(error, same, valid)
+        assert np.array_equal(other.curve, found.curve)
+        assert other.ause == found.ause
+    assert np.allclose(sparsification(5 * error, uncertainty, valid).curve, found.curve)
+
+
+def test_a_random_order_is_about_flat_and_a_constant_one_is() -> None:
+    error, _, _ = maps(0, (200, 300))
+    noise = np.random.default_rng(1).random(error.shape)
+    random = sparsification(error, noise)
+    assert np.abs(random.curve[:90] - 1).max() < 0.05  # 6,000 pixels remain: a deviation of 0.013
+    flat = sparsification(error, np.full_like(error, 3.0))
+    assert flat.curve == pytest.approx(np.ones(100))
+    # Without its largest share x, an exponential distribution of mean 1 has the mean 1 + x log x / (1 - x).
+    x = flat.removed[1:]
+    assert flat.oracle[1:] == pytest.approx(1 + x * np.log(x) / (1 - x), abs=0.02)
+    assert flat.ause == pytest.approx(random.ause, abs=0.02)
+
+
+@given(seeds, st.integers(1, 6))
+def test_ties_do_not_depend_on_the_places_of_the_pixels(seed: int, levels: int) -> None:
+    error, uncertainty, _ = maps(seed)
+    coarse = np.floor(uncertainty * levels)
+    found = sparsification(error, coarse)
+    order = np.random.default_rng(seed).permutation(error.size)
+    moved = sparsification(error.ravel()[order].reshape(30, 40), coarse.ravel()[order].reshape(30, 40))
+    assert moved.curve == pytest.approx(found.curve, rel=1e-12)
+
+
+def test_ties_count_as_the_mean_over_random_orders() -> None:
+    error, uncertainty, _ = maps(0)
+    coarse = np.floor(2 * uncertainty)
+    noise = np.random.default_rng(0).random((400, *error.shape))
+    broken = [sparsification(error, coarse + 0.5 * part).curve for part in noise]
+    assert np.mean(broken, axis=0) == pytest.approx(sparsification(error, coarse).curve, abs=0.02)
+
+
+def test_what_is_not_valid_does_not_count() -> None:
+    error, uncertainty, valid = maps(3)
+    found = sparsification(error, uncertainty, valid)
+    spoilt = np.where(valid, error, np.nan)
+    assert np.array_equal(sparsification(spoilt, np.where(valid, uncertainty, np.nan), valid).curve, found.curve)
+    assert np.array_equal(sparsification(spoilt, uncertainty).curve, found.curve)
+
+
+def test_fields_without_error_and_of_one_pixel_are_flat() -> None:
+    found = sparsification(np.zeros((3, 4)), np.arange(12.0).reshape(3, 4))
+    assert (found.curve == 1).all()
+    assert found.ause == 0
+    assert (sparsification(np.ones((1, 1)), np.ones((1, 1))).curve == 1).all()
+
+
+def test_an_infinite_uncertainty_goes_first() -> None:
+    error = np.array([[8.0, 1.0, 1.0, 2.0]])
+    found = sparsification(error, np.array([[np.inf, 0.0, 1.0, 2.0]]), steps=4)
+    assert found.curve * 3 == pytest.approx([3, 4 / 3, 1, 1])
+
+
+def test_frames_weigh_the_same_in_the_mean() -> None:
+    parts = [sparsification(*maps(seed)) for seed in range(3)]
+    mean = mean_sparsification(parts)
+    assert mean.ause == pytest.approx(np.mean([part.ause for part in parts]))
+    assert np.array_equal(mean_sparsification(parts[:1]).curve, parts[0].curve)
+    with pytest.raises(InputError, match="parts: 0 curves"):
+        mean_sparsification([])
+    with pytest.raises(InputError, match="parts: 2 curves"):
+        mean_sparsification([parts[0], sparsification(*maps(0), steps=7)])
+
+
+def test_the_distance_is_to_the_nearest_known_pixel() -> None:
+    mask = np.zeros((5, 8), np.bool_)
+    mask[2, 1] = mask[0, 7] = True
+    places = np.argwhere(mask)
+    expected = [[np.hypot(*(places - (y, x)).T).min() for x in range(8)] for y in range(5)]
+    assert distance_to_known(mask) == pytest.approx(np.array(expected))
+    with pytest.raises(InputError, match="mask: it marks no pixel"):
+        distance_to_known(np.zeros((2, 2), np.bool_))
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"error": np.ones(4)}, r"error and uncertainty are \(4,\) and \(2, 2\)"),
+    ({"uncertainty": np.ones((2, 3))}, r"error and uncertainty are \(2, 2\) and \(2, 3\)"),
+    ({"valid": np.ones((2, 2))}, r"valid is float64 \(2, 2\); bool"),
+    ({"valid": np.ones((3, 2), np.bool_)}, r"valid is bool \(3, 2\)"),
+    ({"valid": np.zeros((2, 2), np.bool_)}, "valid: it leaves no pixel"),
+    ({"error": np.full((2, 2), -1.0)}, "error: it is not finite or below 0"),
+    ({"error": np.full((2, 2), np.inf)}, "error: it is not finite or below 0"),
+    ({"error": np.full((2, 2), np.nan)}, "valid: it leaves no pixel"),
+    ({"uncertainty": np.full((2, 2), np.nan)}, "uncertainty: it is NaN"),
+    ({"steps": 1}, "steps: 1 was given"),
+]
+
+
+@pytest.mark.parametrize(("change", "fault"), BAD)
+def test_bad_arguments_are_named(change: dict[str, Any], fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        sparsification(**({"error": np.ones((2, 2)), "uncertainty": np.ones((2, 2))} | change))
+
+
+def test_the_plot_has_a_line_for_each_curve(tmp_path: Path) -> None:
+    error, uncertainty, valid = maps(0)
+    parts: dict[str, Sparsification] = {
+        "predictor": sparsification(error, uncertainty, valid),
+        "random": sparsification(error, np.random.default_rng(0).random(error.shape), valid),
+    }
+    write_sparsification_plot(tmp_path / "plot.png", parts)
+    picture = cv2.imread(str(tmp_path / "plot.png"))
+    assert picture is not None
+    for colour in (
+        (180, 119, 31),
+        (14, 127, 255),
+        (102, 102, 102),
+    ):  # the first two of matplotlib, and the oracle's grey
+        assert np.ptp(np.argwhere((picture == colour).all(-1)), axis=0)[1] > 300
+    with pytest.raises(InputError, match="curves: none was given"):
+        write_sparsification_plot(tmp_path / "none.png", {})
+    assert [p.name for p in tmp_path.iterdir()] == ["plot.png"]
