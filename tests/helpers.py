@@ -51,6 +51,7 @@ FLOW_AWARE: dict[str, Any] = {
     "direction_floor": 0.01,
     "decoder_kernel": 2,
     "merge": True,
+    "confidence": True,
 }
 """What makes a configuration the flagship's, but for its widths."""
 

@@ -28,6 +28,7 @@ class NeuroexplicitConfig:
     `channels` channels only).
 
     merge, fine_width: a richer network, see `DiffusionTensorModule`.
+    confidence: the network also predicts how far off the result is.
     flow_aware: the network also sees the mask and a first guess of the field, made by isotropic diffusion.
     start: "zero", unknown pixels of the coarsest of four levels start at zero, as in the paper; "pull", they start
     from still coarser levels, down to one pixel, and larger images have more levels.
@@ -42,6 +43,7 @@ class NeuroexplicitConfig:
     decoder_kernel: int = 1
     merge: bool = False
     fine_width: int = 0
+    confidence: bool = False
     steps: tuple[int, ...] = (5, 15, 30, 45)
     learn_eigenvalues: bool = True
     learn_eigenvectors: bool = True

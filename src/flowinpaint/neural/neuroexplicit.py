@@ -22,6 +22,7 @@ from flowinpaint.diffusion.pyramid import (
 from flowinpaint.errors import InputError
 from flowinpaint.neural.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks
 from flowinpaint.neural.dtm import STRIDE, DiffusionTensorModule
+from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.first_guess import GUESS_CHANNELS, first_guess, normalised
 from flowinpaint.neural.inference.choice import Engines
 from flowinpaint.neural.levels import extend, extended_size, levels_of, per_level
@@ -54,7 +55,7 @@ class Neuroexplicit(nn.Module):
         inputs = 3 + (GUESS_CHANNELS + 1 if self.config.flow_aware else 0)
         self.dtm = DiffusionTensorModule(
             inputs,
-            self.config.predicted,
+            self.config.predicted + self.config.confidence,
             self.config.width,
             self.config.decoder_kernel,
             self.config.merge,
@@ -83,6 +84,10 @@ class Neuroexplicit(nn.Module):
 
     def forward(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
         """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) above 0 where known, flow (B, C, H, W) → (B, C, H, W)."""
+        return self.fill(image, mask, flow).field
+
+    def fill(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
+        """The field of `forward`, and how far off it is expected to be, if the model predicts that."""
         self._check(image, mask, flow)
         if self.backend == "auto" and (engine := self._engines.engine_for(self, image, flow)) is not None:
             return engine(image, mask, flow)
@@ -94,12 +99,12 @@ class Neuroexplicit(nn.Module):
             levels = build_pyramid(image.to(flow.dtype), flow, c, count)[::-1]
             u = pull(*downsample_known(levels[0].f, levels[0].c)) if self.config.start == "pull" else None
             hints = self._hints(u, levels) if self.config.flow_aware else None
-        z = self.predict(image, hints, count)
+        z, log_error = self._split(self.predict(image, hints, count))
         with torch.autocast(flow.device.type, enabled=False):
             for index, (level, map_of_level) in enumerate(zip(levels, z, strict=True), LEVELS - count):
                 u = self._diffuse(self._start(u, level), level, map_of_level, max(index, 0))
         assert u is not None
-        return u[..., :H, :W]
+        return Filled(u[..., :H, :W], None if log_error is None else log_error[..., :H, :W])
 
     def predict(self, image: Tensor, hints: Tensor | None = None, levels: int = LEVELS) -> list[Tensor]:
         """The maps z of the Diffusion Tensor Module, coarse to fine, for an image (B, 3, H, W) of any size.
@@ -154,6 +159,13 @@ class Neuroexplicit(nn.Module):
             for head in (self.dtm.dt4, self.dtm.dt3, self.dtm.dt2, self.dtm.dt1):
                 assert head.bias is not None
                 head.bias[first], head.bias[first + 1] = ACROSS_AT_FIRST, 0.0
+
+    def _split(self, maps: list[Tensor]) -> tuple[list[Tensor], Tensor | None]:
+        """The part of the maps that is for the process, and the logarithm of the error, which the finest has."""
+        if not self.config.confidence:
+            return maps, None
+        predicted = self.config.predicted
+        return [z[:, :predicted] for z in maps], maps[-1][:, predicted:].float()
 
     def _hints(self, start: Tensor | None, levels: list[Level]) -> Tensor:
         """What a flow-aware network sees beside the image, (B, 3, H, W): the normalised guess, and the mask."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.kernels import fsi_cpu, pyramid_cpu
+from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.inference import cpu
 from flowinpaint.neural.inference.cpu import CpuInference
 from flowinpaint.neural.kernels import edge_weights_cpu
@@ -39,9 +40,12 @@ def inputs_of(H: int, W: int, B: int = 1, C: int = 2, density: float = 0.1) -> t
 @torch.no_grad()
 def compare(model: Neuroexplicit, inputs: tuple[Tensor, Tensor, Tensor], tolerance: float = 1e-4) -> None:
     engine = CpuInference(model)
-    ours, expected = engine(*inputs), model(*inputs)
+    (ours, error), (expected, expected_error) = engine(*inputs), model.fill(*inputs)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
+    assert (error is None) == (not model.config.confidence)
+    if error is not None:
+        torch.testing.assert_close(error, expected_error, rtol=0, atol=tolerance)
     _, mask, flow = inputs
     known = (mask > 0).expand_as(flow)
     assert torch.equal(ours[known], flow[known])
@@ -96,13 +100,15 @@ class TestAgreement:
         image, mask, flow = inputs_of(50, 60)
         engine = CpuInference(model_of(**FLOW_AWARE))
         holes = torch.where(mask > 0, flow, torch.nan)
-        assert torch.equal(engine(image, mask, holes), engine(image, mask, flow))
+        torch.testing.assert_close(engine(image, mask, holes), engine(image, mask, flow), rtol=0, atol=0)
 
     def test_a_batch_is_its_images(self) -> None:
         engine, inputs = CpuInference(model_of(**FLOW_AWARE)), inputs_of(40, 66, B=3)
-        together = engine(*inputs)
+        field, error = engine(*inputs)
+        assert error is not None
         for b in range(3):
-            torch.testing.assert_close(together[b : b + 1], engine(*(x[b : b + 1] for x in inputs)))
+            alone = engine(*(x[b : b + 1] for x in inputs))
+            torch.testing.assert_close(Filled(field[b : b + 1], error[b : b + 1]), alone)
 
 
 @torch.no_grad()
@@ -110,12 +116,12 @@ def test_a_model_takes_this_way_and_follows_its_weights() -> None:
     model, inputs = model_of(**FLOW_AWARE), inputs_of(48, 64)
     model.backend = "auto"
     before = model(*inputs)
-    assert torch.equal(before, CpuInference(model)(*inputs))
+    assert torch.equal(before, CpuInference(model)(*inputs).field)
     for weight in (model.dtm.cnv0.weight, model.dtm.dt1.weight, model.lam):
         weight.add_(0.5)
         changed = model(*inputs)
         assert not torch.equal(changed, before)
-        assert torch.equal(changed, CpuInference(model)(*inputs))
+        assert torch.equal(changed, CpuInference(model)(*inputs).field)
         before = changed
 
 
@@ -131,15 +137,15 @@ def test_inputs_stay_as_they_are() -> None:
 def test_inputs_that_want_a_gradient_are_taken_where_none_is_computed() -> None:
     image, mask, flow = inputs_of(48, 64)
     engine = CpuInference(model_of(**FLOW_AWARE))
-    expected = engine(image, mask, flow)
-    assert torch.equal(engine(image.requires_grad_(), mask, flow.requires_grad_()), expected)
+    expected = engine(image, mask, flow).field
+    assert torch.equal(engine(image.requires_grad_(), mask, flow.requires_grad_()).field, expected)
 
 
 def test_several_threads_may_call_at_once() -> None:
     engine, inputs = CpuInference(model_of(**FLOW_AWARE)), [inputs_of(48 + 16 * k, 64) for k in range(4)]
-    expected = [engine(*x) for x in inputs]
+    expected = [engine(*x).field for x in inputs]
     with ThreadPoolExecutor(4) as pool:
-        for ours, alone in zip(pool.map(lambda x: engine(*x), inputs), expected, strict=True):
+        for ours, alone in zip(pool.map(lambda x: engine(*x).field, inputs), expected, strict=True):
             assert torch.equal(ours, alone)
 
 
@@ -152,7 +158,7 @@ def test_a_real_frame_in_half_precision_is_within_a_hundredth_of_a_pixel() -> No
         torch.from_numpy(mask)[None, None],
         torch.from_numpy(flow).permute(2, 0, 1)[None],
     )
-    ours, expected = CpuInference(model)(*inputs), model(*inputs)
+    ours, expected = CpuInference(model)(*inputs).field, model(*inputs)
     assert (ours - expected).norm(dim=1).mean() < 0.01
 
 

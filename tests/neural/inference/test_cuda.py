@@ -47,7 +47,11 @@ def both(net: Neuroexplicit, given: tuple[Tensor, Tensor, Tensor]) -> tuple[Tens
     """What the fast way and the model's own make of it."""
     net.backend = "reference"
     with torch.inference_mode():
-        return cuda.CudaInference(net)(*given), net(*given)
+        (ours, error), (expected, expected_error) = cuda.CudaInference(net)(*given), net.fill(*given)
+    assert (error is None) == (not net.config.confidence)
+    if error is not None:
+        torch.testing.assert_close(error, expected_error, rtol=0.02, atol=0.02)
+    return ours, expected
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -21,7 +21,7 @@ GRADIENTS = torch.bfloat16 if torch.cuda.is_available() else torch.float32
 
 
 def model(**config: Any) -> Neuroexplicit:
-    torch.manual_seed(0)
+    torch.manual_seed(3)  # of some an activation lies so near to zero that rounding decides its sign
     net = Neuroexplicit(NeuroexplicitConfig(**{"width": 4, "steps": (2, 3, 3, 7), **config})).to(DEVICE)
     with torch.no_grad():
         for parameter in net.dtm.parameters():  # so that orientations are not decided by rounding
@@ -41,13 +41,14 @@ def test_result_and_gradient_are_those_of_the_model(config: dict[str, Any], monk
     net, given = model(**config), inputs(1, 13, 16)
     net.backend = "reference"
     results, gradients = [], []
-    for way in (CudaTraining(net, torch.float16, GRADIENTS), net):
-        out = way(*given)
+    for way in (CudaTraining(net, torch.float16, GRADIENTS), net.fill):
+        out, error = way(*given)
         results.append(out.detach())
-        found = torch.autograd.grad(out.square().mean(), list(net.parameters()))
+        loss = out.square().mean() + (0.0 if error is None else 10 * error.square().mean())
+        found = torch.autograd.grad(loss, list(net.parameters()))
         gradients.append(torch.cat([g.flatten() for g in found]))
     assert (results[0] - results[1]).abs().mean() < 0.02
-    assert (gradients[0] - gradients[1]).norm() < 0.02 * gradients[1].norm()
+    assert (gradients[0] - gradients[1]).norm() < 0.01 * gradients[1].norm()
 
 
 @pytest.mark.gpu

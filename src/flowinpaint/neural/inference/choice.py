@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from flowinpaint.neural.filled import Filled
     from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
 Way = Literal["cpu.CpuInference", "cuda.CudaInference", "cuda_training.CudaTraining"]
@@ -18,8 +19,8 @@ Way = Literal["cpu.CpuInference", "cuda.CudaInference", "cuda_training.CudaTrain
 class Engine(Protocol):
     """A model laid out for one device."""
 
-    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
-        """What the model's `forward` takes and returns, float32."""
+    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
+        """What the model's `fill` takes and returns, float32."""
 
     def repack(self) -> None:
         """Take the model's weights again: they lie where they lay, with other values."""

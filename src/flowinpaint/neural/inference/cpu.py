@@ -16,6 +16,7 @@ from torch import Tensor
 from flowinpaint.diffusion.kernels.fsi_cpu import diffuse
 from flowinpaint.diffusion.kernels.pyramid_cpu import pull, push, refine
 from flowinpaint.diffusion.pyramid import image_pyramid, upsample
+from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.first_guess import normalised
 from flowinpaint.neural.inference.tiles import tiled_maps
 from flowinpaint.neural.kernels.dtm_cpu import PackedDtm, fastest_dtype
@@ -39,8 +40,8 @@ class CpuInference:
         self._dtm = PackedDtm(model.dtm, fastest_dtype())
 
     @torch.no_grad()
-    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
-        """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W)."""
+    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
+        """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W), and its error."""
         with torch.autocast("cpu", enabled=False):
             H, W = flow.shape[-2:]
             count = levels_of(H, W, self.config)
@@ -49,7 +50,11 @@ class CpuInference:
             levels = push(flow, known, count)[::-1]
             start = self._coarsest(levels[0])
             maps = self._maps(image, self._guess(start, levels), levels[-1])
-            return self._diffuse(start, levels, maps, image)[..., :H, :W].contiguous()
+            log_error = None
+            if self.config.confidence:
+                log_error = maps[-1][:, self.config.predicted :, :H, :W].contiguous()
+                maps = [z[:, : self.config.predicted] for z in maps]
+            return Filled(self._diffuse(start, levels, maps, image)[..., :H, :W].contiguous(), log_error)
 
     def repack(self) -> None:
         """Take the model's weights again, of which only the network's are kept in another form."""
@@ -70,7 +75,7 @@ class CpuInference:
         return u
 
     def _maps(self, image: Tensor, guess: Tensor | None, level: Known) -> list[Tensor]:
-        """The network's maps, coarse to fine, (B, predicted, h, w)."""
+        """The network's maps, coarse to fine, (B, ·, h, w)."""
         size = (image.shape[-2], image.shape[-1])
         of_images = []
         for b in range(len(image)):

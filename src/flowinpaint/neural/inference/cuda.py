@@ -22,6 +22,7 @@ from flowinpaint.diffusion.kernels.launch import compile_ahead
 from flowinpaint.diffusion.kernels.recording import Memory, new_memory, record
 from flowinpaint.diffusion.pyramid import image_pyramid, upsample
 from flowinpaint.neural.dtm import STRIDE
+from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.inference.cuda_input import prepare
 from flowinpaint.neural.inference.tiles import tiled_maps
 from flowinpaint.neural.kernels.dtm_gpu import PackedDtm
@@ -52,7 +53,7 @@ class _Record(NamedTuple):
     image: Tensor
     known: Tensor
     flow: Tensor
-    result: Tensor
+    result: Filled
 
 
 class CudaInference:
@@ -68,8 +69,8 @@ class CudaInference:
         self._last: torch.cuda.Event | None = None
         self._lock = threading.Lock()
 
-    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
-        """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W)."""
+    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
+        """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W), and its error."""
         if not flow.is_cuda:  # Triton's interpreter
             return self._fill(image.float(), mask > 0, flow)
         with self._lock, torch.no_grad(), torch.cuda.device_of(flow):  # type: ignore[no-untyped-call]
@@ -92,14 +93,19 @@ class CudaInference:
             self._wait_for_last()
             self._dtm.repack()
 
-    def _fill(self, image: Tensor, known: Tensor, flow: Tensor) -> Tensor:
-        """The model's `forward`, launch by launch."""
+    def _fill(self, image: Tensor, known: Tensor, flow: Tensor) -> Filled:
+        """The model's `fill`, launch by launch."""
         with torch.autocast("cuda", enabled=False):
             H, W = flow.shape[-2:]
             x, levels, start = prepare(image, known, flow, self.config, torch.float16)
             image = extend(image, levels[-1][0].shape[-2], levels[-1][0].shape[-1])
-            weights = self._edge_weights(self._maps(x), image, len(levels))
-            return self._diffuse(start, levels, weights)[..., :H, :W].contiguous()
+            maps = self._maps(x)
+            log_error = None
+            if self.config.confidence:
+                log_error = maps[-1][:, None, :H, :W, self.config.predicted].float()
+            weights = self._edge_weights(maps, image, len(levels))
+            del maps
+            return Filled(self._diffuse(start, levels, weights)[..., :H, :W].contiguous(), log_error)
 
     def _maps(self, x: Tensor) -> list[Tensor]:
         """The network's maps, coarse to fine, (B, h, w, 8), of its input (B, H', W', 8)."""
@@ -178,7 +184,7 @@ class CudaInference:
         with torch.inference_mode(False):  # memory that calls of any mode may write to
             image, flow = torch.zeros(B, 3, H, W, device=device), torch.zeros(shape, device=device)
             known = torch.zeros(B, 1, H, W, dtype=torch.bool, device=device)
-        results: list[Tensor] = []
+        results: list[Filled] = []
         # One memory for all: what a run computes on the way is of no use after it, so the next record may lie there.
         self._memory = self._memory or new_memory()
         graph = record(lambda: results.append(self._fill(image, known, flow)), self._memory)
@@ -186,12 +192,13 @@ class CudaInference:
             self._records.popitem(last=False)
         return _Record(graph, image, known, flow, results[-1])
 
-    def _replay(self, record: _Record, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
+    def _replay(self, record: _Record, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
         record.image.copy_(image)
         torch.gt(mask, 0, out=record.known)
         record.flow.copy_(flow)
         record.graph.replay()
-        result = record.result.clone()
+        field, log_error = record.result
+        result = Filled(field.clone(), None if log_error is None else log_error.clone())
         self._last = torch.cuda.current_stream().record_event()
         return result
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.pyramid import image_pyramid, refine, upsample
+from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.inference.cuda_input import prepare
 from flowinpaint.neural.kernels.dtm_training import TrainableDtm
 from flowinpaint.neural.levels import extend, per_level
@@ -33,15 +34,18 @@ class CudaTraining:
         self._model, self._dtype = model, dtype
         self._dtm = TrainableDtm(model.dtm, dtype, gradients)
 
-    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
-        """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W)."""
+    def __call__(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
+        """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W), and its error."""
         config, H, W = self._model.config, *flow.shape[-2:]
         with torch.autocast("cuda", enabled=False):
             x, levels, u = prepare(image.float(), mask > 0, flow, config, self._dtype)
             size = levels[-1][0].shape[-2:]
-            maps = [z.permute(0, 3, 1, 2)[:, : config.predicted] for z in self._dtm(x)]
+            maps = [z.permute(0, 3, 1, 2) for z in self._dtm(x)]
+            log_error = None
+            if config.confidence:
+                log_error = maps[-1][:, config.predicted : config.predicted + 1, :H, :W].float()
             maps = [
-                z[..., : (size[0] - 1 >> k) + 1, : (size[1] - 1 >> k) + 1]
+                z[:, : config.predicted, : (size[0] - 1 >> k) + 1, : (size[1] - 1 >> k) + 1]
                 for k, z in zip((3, 2, 1, 0), maps, strict=True)
             ]
             images = (
@@ -57,7 +61,7 @@ class CudaTraining:
                 if k:
                     u = refine(u, f, known) if config.start == "pull" else upsample(u, (f.shape[-2], f.shape[-1]))
                 u = inpainting_cycle(u, f, known, weights, steps[k], self._model.segment)
-        return u[..., :H, :W]
+        return Filled(u[..., :H, :W], log_error)
 
     def repack(self) -> None:
         """Nothing to do: the weights are packed in each run."""

@@ -1,0 +1,39 @@
+"""What a model returns: the field, and how far off it expects to be."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from flowinpaint.neural.first_guess import known_statistics
+
+LARGEST_LOGARITHM = 8.0
+"""Expected errors lie between e^-8 and e^8 times the scale."""
+
+
+class Filled(NamedTuple):
+    """A dense field (B, C, H, W), and the logarithm of its expected endpoint error, (B, 1, H, W), or None.
+
+    The error is measured in the mean deviation of the known vectors (`error_scale`), so that it scales with the field.
+    """
+
+    field: Tensor
+    log_error: Tensor | None
+
+
+def error_scale(f: Tensor, c: Tensor) -> Tensor:
+    """The mean deviation of the known vectors of f (B, C, H, W), known where c (B, 1, H, W) is 1: (B, 1, 1, 1)."""
+    _, deviation = known_statistics(torch.where(c > 0, f, 0), c)
+    return deviation.mean(1, keepdim=True)
+
+
+def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
+    """The expected endpoint error (B, 1, H, W) in the field's unit: 0 where known.
+
+    A single vector tells nothing about how the field varies: then it is infinite everywhere else.
+    """
+    error = error_scale(f, c) * torch.exp(log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM))
+    alone = c.sum((2, 3), keepdim=True) <= 1
+    return torch.where(c > 0, 0.0, torch.where(alone, torch.inf, error))
