@@ -16,7 +16,7 @@ from flowinpaint.neural.model_config import NeuroexplicitConfig
 Precision = Literal["auto", "float32", "bfloat16"]
 Curve = Literal["halving", "cosine"]
 Kernels = Literal["adam", "muon"]
-Loss = Literal["epe", "log"]
+FieldLoss = Literal["epe", "log"]
 GENERATED = "layered"
 
 
@@ -67,9 +67,11 @@ class DataConfig:
 class OptimiserConfig:
     """What is made small, and how: Adam or Muon, the clipping of gradients, and the average of the weights."""
 
-    loss: Loss = "epe"
+    loss: FieldLoss = "epe"
     """"epe": the mean endpoint error; "log": the mean over samples of its logarithm, so that each sample counts alike
     whatever its motion and density."""
+    error_weight: float = 0.1
+    """Of the loss by which a model with `confidence` learns to foresee its errors."""
     lr: float = 1e-4
     kernels: Kernels = "adam"
     """What steps the kernels of convolutions take. Biases and λ always take Adam's."""
@@ -93,6 +95,7 @@ class OptimiserConfig:
             if not 0 <= value < 1:
                 raise InputError(f"{name}: {value} was given; a number from 0, below 1, is taken.")
         _at_least("clip", self.clip, 0)
+        _at_least("error_weight", self.error_weight, 0)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.training.step import LOSSES, TrainingStep
+from flowinpaint.training.step import Task, TrainingStep
 
 _NAMED = 3
 
@@ -36,10 +36,11 @@ def _faults(training: TrainingStep, samples: Tensor) -> list[str]:
         parameter.grad = None
     if bad_weights := [name for name, p in training.parameters.items() if not torch.isfinite(p).all()]:
         return [f"the weights {_some(bad_weights)} are not finite"]
-    prediction = training.predict(batch, mask, training.model)
+    filled = training.predict(batch, mask, training.model)
+    prediction = filled.field
     if bad := _bad_samples(samples, prediction):
         return [f"the prediction is not finite in sample {bad}"]
-    loss = LOSSES[training.config.optimiser.loss](prediction, batch.flow, batch.valid)
+    loss = training.loss(filled, Task(batch, mask))
     if not torch.isfinite(loss):
         return [f"the loss is {loss.item()}, from a prediction up to {prediction.abs().max().item():.1e}"]
     loss.backward()  # type: ignore[no-untyped-call]

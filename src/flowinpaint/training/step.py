@@ -19,17 +19,15 @@ from torch.nn.parallel import DistributedDataParallel
 from flowinpaint.data.batch import Batch
 from flowinpaint.draws import Draws
 from flowinpaint.masks import MaskMix
+from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.training.config import Loss, TrainingConfig
+from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
+from flowinpaint.training.losses import loss_of
 from flowinpaint.training.optimiser import Optimiser
 from flowinpaint.training.source import Source
 from flowinpaint.training.tally import Counters, Tally
 
-LOSS_EPSILON = 1e-6
-"""Beside the squared error under the root, whose slope is infinite at 0."""
-LOG_FLOOR = 0.02
-"""Pixels beside the error under the logarithm: below, a sample's error hardly matters."""
 MASK_SEED = 7919
 """Added to the seed: masks must not repeat the numbers that their scenes were drawn from."""
 WARM_UP = 3
@@ -38,32 +36,9 @@ AHEAD = 2
 """Steps that may wait in the device's queue: it never idles, and the clock tells the truth."""
 
 
-def epe_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
-    """The endpoint error of (B, C, H, W) over each sample's valid pixels (B, 1, H, W), then over samples."""
-    return sample_errors(prediction, truth, valid).mean()
-
-
-def sample_errors(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
-    """The mean endpoint error (B,) of (B, C, H, W) over each sample's valid pixels (B, 1, H, W)."""
-    squared = (prediction - truth).square().sum(1, keepdim=True)
-    error = torch.sqrt(squared + LOSS_EPSILON) * valid
-    return error.sum((1, 2, 3)) / valid.sum((1, 2, 3)).clamp(min=1)
-
-
-def log_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
-    """The mean over samples of the logarithm of the endpoint error over each one's valid pixels.
-
-    Its gradient is that of the relative error: a sample with much motion or few known pixels does not outweigh others.
-    """
-    return torch.log(sample_errors(prediction, truth, valid) + LOG_FLOOR).mean()
-
-
 def draw_mask(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> Tensor:
     """Which pixels of the batch of these sample numbers (B,) are given, (B, 1, H, W)."""
     return masks.draw(Draws(samples, seed + MASK_SEED), batch.image, batch.flow, batch.valid)
-
-
-LOSSES: dict[Loss, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"epe": epe_loss, "log": log_loss}
 
 
 class Task(NamedTuple):
@@ -84,7 +59,7 @@ class TrainingStep:
         self.model = model.to(device)
         self.model.segment = config.run.segment or None
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
-        self._loss = LOSSES[config.optimiser.loss]
+        self._loss = loss_of(config.optimiser)
         self._draw_mask: Callable[[Tensor, int, MaskMix, Batch], Tensor] = draw_mask
         self.optimiser = Optimiser(self.model, self.average, config.optimiser)
         self.parameters = self.optimiser.parameters
@@ -95,9 +70,9 @@ class TrainingStep:
                 self._loss, self._draw_mask = (torch.compile(part, dynamic=False) for part in (self._loss, draw_mask))
                 for owner in (self.model, self.optimiser, self.counters):
                     owner.compile_parts()
-        self.network: nn.Module = self.model
+        self.network: Callable[[Tensor, Tensor, Tensor], Filled] = self.model.fill
         if world.size > 1:
-            self.network = DistributedDataParallel(self.model)
+            self.network = DistributedDataParallel(_Filling(self.model))
         self.bf16 = config.optimiser.precision == "bfloat16" or (
             config.optimiser.precision == "auto" and device.type == "cuda"
         )
@@ -148,16 +123,19 @@ class TrainingStep:
     def train_on(self, task: Task) -> None:
         """Do all of a step but the making of its batch and the counting up of samples."""
         self.optimiser.forget_gradients()
-        loss = self._loss(self.predict(task.batch, task.mask), task.batch.flow, task.batch.valid)
+        loss = self._loss(self.predict(*task), *task)
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self._update(self.world.mean(loss.detach()))
 
-    def predict(self, batch: Batch, mask: Tensor, network: nn.Module | None = None) -> Tensor:
-        """The network's dense field (B, C, H, W) from the vectors of the mask."""
+    def predict(self, batch: Batch, mask: Tensor, model: Neuroexplicit | None = None) -> Filled:
+        """What the network, or another model, makes of the vectors of the mask."""
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16):
-            prediction: Tensor = (network or self.network)(batch.image, mask, batch.flow)
-        return prediction
+            return (self.network if model is None else model.fill)(batch.image, mask, batch.flow)
+
+    def loss(self, filled: Filled, task: Task) -> Tensor:
+        """The loss of a step, outside of one."""
+        return loss_of(self.config.optimiser)(filled, *task)
 
     def read_tally(self) -> Tally:
         """Wait for the device, take what was summed up since the last time, and start the sums afresh."""
@@ -201,6 +179,17 @@ class TrainingStep:
         self._queue.append(event)
         if len(self._queue) > AHEAD:
             self._queue.popleft().synchronize()
+
+
+class _Filling(nn.Module):
+    """A model whose `forward` is its `fill`: what is trained by many processes is called by that."""
+
+    def __init__(self, model: Neuroexplicit) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
+        return self.model.fill(image, mask, flow)
 
 
 @contextmanager
