@@ -22,7 +22,7 @@ from helpers import generator, seeds
 
 FAMILIES = (
     "bernoulli",
-    "exact_count",
+    "few",
     "lidar",
     "corners",
     "grid",
@@ -112,19 +112,19 @@ def test_weights_decide_how_often_a_family_comes() -> None:
     assert regular == pytest.approx(3 / 8, abs=0.032)
 
 
-@pytest.mark.parametrize("name", ["bernoulli", "exact_count"])
-def test_densities_are_log_uniform(name: str) -> None:
-    mask = draw(only(name, density=(0.01, 0.5)), torch.arange(600), scenes(600, 40, 50))
+def test_densities_are_log_uniform() -> None:
+    mask = draw(only("bernoulli", density=(0.01, 0.5)), torch.arange(600), scenes(600, 40, 50))
     places = np.sort(np.log(mask.mean((1, 2, 3)).numpy() / 0.01) / math.log(50)).clip(0, 1)
     # Kolmogorov and Smirnov at one per cent.
     assert np.abs(places - (np.arange(600) + 0.5) / 600).max() < 1.63 / 600**0.5
 
 
-def test_an_exact_count_is_a_share_of_all_pixels() -> None:
-    scene = scenes(8, 40, 50, share=0.5)
-    counts = draw(only("exact_count", density=(0.2, 0.2)), torch.arange(8), scene).sum((1, 2, 3))
-    assert counts.tolist() == [400.0] * 8
-    assert torch.equal(draw(only("exact_count", density=(0.9, 0.9)), torch.arange(8), scene), scene[2])
+def test_few_are_as_many_as_were_drawn() -> None:
+    scene = scenes(400, 12, 15, share=0.5)
+    counts = draw(only("few", count=(1, 4)), torch.arange(400), scene).sum((1, 2, 3))
+    assert set(counts.tolist()) == {1.0, 2.0, 3.0, 4.0}
+    assert float((counts == 1).float().mean()) == pytest.approx(1 / 4, abs=0.065)
+    assert torch.equal(draw(only("few", count=(180, 180)), torch.arange(400), scene), scene[2])
 
 
 def test_a_grid_is_shifted_from_sample_to_sample() -> None:
@@ -180,7 +180,7 @@ def test_the_page_has_every_field_and_its_default() -> None:
     [
         ({"lidar": -1.0}, "lidar is -1.0; a finite number of at least 0"),
         ({"grid": "1"}, "grid is '1'"),
-        ({"bernoulli": 0.0}, "bernoulli, exact_count, .*, occlusion are all 0; at least one weight"),
+        ({"bernoulli": 0.0}, "bernoulli, few, .*, occlusion are all 0; at least one weight"),
         ({"density": (0.0, 0.1)}, r"density is \(0.0, 0.1\); two finite numbers above 0 and up to 1 are taken"),
         ({"density": (0.2, 0.1)}, "the lower one first"),
         ({"density": 0.1}, "density is 0.1; two"),

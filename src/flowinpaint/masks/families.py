@@ -53,12 +53,12 @@ def bernoulli(noise: Tensor, density: Tensor) -> Tensor:
     return noise < (density / valid.clamp(min=1e-9)).clamp(max=1)
 
 
-def exact_count(noise: Tensor, density: Tensor) -> Tensor:
-    """A share of all pixels, drawn from the valid ones without repeats; all of these where they are fewer."""
-    B, _, H, W = noise.shape
-    order = noise.view(B, -1).argsort(stable=True, dim=1)
-    chosen = torch.arange(H * W, device=noise.device) < _count(density, H * W)
-    return torch.zeros_like(order, dtype=torch.bool).scatter(1, order, chosen.expand(B, -1)).view(noise.shape)
+def few(noise: Tensor, count: Tensor, most: int) -> Tensor:
+    """So many of the valid pixels, at most `most`; all of them where they are fewer."""
+    flat = noise.view(len(noise), -1)
+    smallest = flat.topk(min(most, flat.shape[1]), largest=False).values
+    last = (count.view(-1, 1) - 1).clamp(max=smallest.shape[1] - 1)
+    return noise <= smallest.gather(1, last).view(-1, 1, 1, 1)
 
 
 def lidar(

@@ -35,7 +35,7 @@ class MaskMix:
     """
 
     bernoulli: float = 1.0
-    exact_count: float = 0.0
+    few: float = 0.0
     lidar: float = 0.0
     corners: float = 0.0
     grid: float = 0.0
@@ -44,7 +44,9 @@ class MaskMix:
     occlusion: float = 0.0
 
     density: Range = (0.004, 0.15)
-    """Share of the pixels, of bernoulli and exact_count."""
+    """Share of the pixels, of bernoulli."""
+    count: Range = (1, 16)
+    """Pixels, of few."""
     lidar_lines: Range = (16, 64)
     lidar_spacing: Range = (1.0, 4.0)
     """Pixels from point to point along a line."""
@@ -106,8 +108,8 @@ class MaskMix:
     def _bernoulli(self, draws: Draws, sample: Sample) -> Tensor:
         return families.bernoulli(sample.noise, draws.log_uniform(_ONE, *self.density))
 
-    def _exact_count(self, draws: Draws, sample: Sample) -> Tensor:
-        return families.exact_count(sample.noise, draws.log_uniform(_ONE, *self.density))
+    def _few(self, draws: Draws, sample: Sample) -> Tensor:
+        return families.few(sample.noise, _whole(draws, self.count), int(self.count[1]))
 
     def _lidar(self, draws: Draws, sample: Sample) -> Tensor:
         return families.lidar(
@@ -171,7 +173,7 @@ def _whole(draws: Draws, limits: Range) -> Tensor:
 
 _FAMILIES: dict[str, Callable[[MaskMix, Draws, Sample], Tensor]] = {
     "bernoulli": MaskMix._bernoulli,
-    "exact_count": MaskMix._exact_count,
+    "few": MaskMix._few,
     "lidar": MaskMix._lidar,
     "corners": MaskMix._corners,
     "grid": MaskMix._grid,
@@ -181,6 +183,7 @@ _FAMILIES: dict[str, Callable[[MaskMix, Draws, Sample], Tensor]] = {
 }
 _RANGES = {
     "density": Limit.SHARE,
+    "count": Limit.COUNT,
     "lidar_lines": Limit.COUNT,
     "lidar_spacing": Limit.LENGTH,
     "lidar_horizon": Limit.PART,
