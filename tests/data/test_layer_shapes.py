@@ -25,7 +25,7 @@ Y, X = torch.meshgrid(torch.arange(80.0), torch.arange(100.0), indexing="ij")
 
 
 def one_shape(kind: int, across: float, along: float, angle: float = 0.0, bumps: tuple[float, ...] = ()) -> Shapes:
-    numbers = (torch.tensor(v) for v in (50.3, 39.6, math.cos(angle), math.sin(angle), across, along, 1.0))
+    numbers = (torch.tensor(v) for v in (50.3, 39.6, math.cos(angle), math.sin(angle), across, along, 1.0, 0.55))
     return Shapes._make([torch.tensor(kind), *numbers, torch.tensor(bumps)])
 
 

@@ -202,6 +202,7 @@ OTHER: dict[str, Any] = {
     "place": (0.4, 0.6),
     "largest": 3.0,
     "horizon": (0.7, 0.8),
+    "still": 0.9,
     "longest_blur": 1.0,
 }
 

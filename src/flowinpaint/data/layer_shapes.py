@@ -14,8 +14,6 @@ from flowinpaint.data.picture_sampling import Pictures, choose, distances, gathe
 from flowinpaint.draws import Draws
 
 BLOB, BOX, RING, CUTOUT = range(4)
-HOLE = 0.55
-"""Inner radius of a ring, as a share of the outer."""
 EDGE = 0.9
 """Half a box's side, as a share of its radius: a box covers about the area of a disc."""
 FAR = -1e3
@@ -35,6 +33,8 @@ class Shapes(NamedTuple):
     """The radii along the two axes."""
     scale: Tensor
     """Pixels of a cut-out to one of the scene."""
+    hole: Tensor
+    """Inner radius of a ring, as a share of the outer."""
     bumps: Tensor
     """Fourier coefficients (2 n, B, K) of the outline's radius: of cos 2θ, sin 2θ, cos 3θ, …"""
 
@@ -57,6 +57,7 @@ def draw_shapes(
     stands = (kind == CUTOUT) & draws.chance(K, config.upright)
     angle = torch.where(stands, config.tilt * (angle - math.pi), angle)
 
+    hole = 1 - draws.log_uniform(K, *config.ring_width)
     plain = draws.chance(K, config.ellipse)
     bumps = []
     for deviation in config.bumps:
@@ -68,7 +69,8 @@ def draw_shapes(
     own_size = bank.cutouts[number, 0, 1:].amax(-1).float()
     pictures, scale = choose(bank.cutouts, number, own_size / (2 * radius))
     coefficients = torch.stack(bumps) if bumps else x.new_zeros(0, *x.shape)
-    shapes = Shapes(kind, x, y, torch.cos(angle), torch.sin(angle), radius * root, radius / root, scale, coefficients)
+    turn = torch.cos(angle), torch.sin(angle)
+    shapes = Shapes(kind, x, y, *turn, radius * root, radius / root, scale, hole, coefficients)
     return shapes, pictures
 
 
@@ -98,7 +100,7 @@ def drawn_distance(shapes: Shapes, x: Tensor, y: Tensor) -> Tensor:
     gradient = torch.sqrt((cos / shapes.across) ** 2 + (sin / shapes.along) ** 2)
     pixels = torch.rsqrt(1 + (slope / rho.clamp(min=0.2)) ** 2) / gradient
     blob = (radius - rho) * pixels
-    ring = torch.minimum(blob, (rho - HOLE * radius) * pixels)
+    ring = torch.minimum(blob, (rho - shapes.hole * radius) * pixels)
     box = torch.minimum((EDGE - u.abs()) * shapes.across, (EDGE - v.abs()) * shapes.along)
     return torch.where(shapes.kind == BOX, box, torch.where(shapes.kind == RING, ring, blob))
 

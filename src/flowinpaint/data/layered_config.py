@@ -34,10 +34,10 @@ class LayeredConfig:
     """In shares of the shorter side; logarithms are uniform, and later objects, in front, are smaller."""
     aspect: float = 0.6
     """Deviation of the logarithm of the ratio of an object's axes."""
-    box: float = 0.15
-    ring: float = 0.07
-    bar: float = 0.2
-    cutout: float = 0.35
+    box: float = 0.12
+    ring: float = 0.12
+    bar: float = 0.33
+    cutout: float = 0.33
     """Chances of the shapes; what is left are blobs."""
     cutout_scale: float = 1.5
     """How much larger than other objects cut-outs are."""
@@ -45,7 +45,10 @@ class LayeredConfig:
     """Chance that a cut-out stands upright."""
     tilt: float = 0.3
     """The most that one that does is turned, as a share of half a turn."""
-    bar_aspect: Range = (3.3, 20.0)
+    bar_aspect: Range = (3.3, 250.0)
+    """Logarithms are uniform, down to bars of less than a pixel."""
+    ring_width: Range = (0.03, 0.45)
+    """In shares of the radius; logarithms are uniform."""
     bumps: tuple[float, ...] = (0.28, 0.22, 0.16, 0.10, 0.08)
     """Deviations of the Fourier coefficients 2, 3, … of a blob's radius."""
     ellipse: float = 1 / 3
@@ -174,7 +177,9 @@ _LIMITS = {
     **dict.fromkeys(("material", "mirror", "camouflage", "similar", "shadow", "still", "driving"), Limit.CHANCE),
     **dict.fromkeys(("parallax", "driving_parallax", "flat", "bending", "defocus", "unsharp"), Limit.CHANCE),
     "motion_blur": Limit.CHANCE,
-    **dict.fromkeys(("radius", "texture_scale", "photo_scale", "bar_aspect", "inverse_depth"), Limit.POSITIVE),
+    **dict.fromkeys(
+        ("radius", "texture_scale", "photo_scale", "bar_aspect", "ring_width", "inverse_depth"), Limit.POSITIVE
+    ),
     **dict.fromkeys(("shadow_sharpness", "cutout_scale"), Limit.POSITIVE),
     **dict.fromkeys(("place", "shadow_level"), Limit.ANY),
     "most_objects": Limit.COUNT,

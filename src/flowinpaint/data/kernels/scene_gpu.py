@@ -22,7 +22,7 @@ class Tables(NamedTuple):
     """A plan as the kernels read it; their module names the columns."""
 
     objects: Tensor
-    """(B, K, 8 + 2 n): kind or -1, x, y, cos, sin, across, along, scale, outline."""
+    """(B, K, 9 + 2 n): kind or -1, x, y, cos, sin, across, along, scale, hole, outline."""
     paint: Tensor
     pictures: Tensor
     group: Tensor

@@ -10,10 +10,10 @@ import triton.language as tl
 from flowinpaint.data import bank, layer_shapes, scene_plan
 
 BOX, RING, CUTOUT = tl.constexpr(layer_shapes.BOX), tl.constexpr(layer_shapes.RING), tl.constexpr(layer_shapes.CUTOUT)
-HOLE, EDGE, FAR = tl.constexpr(layer_shapes.HOLE), tl.constexpr(layer_shapes.EDGE), tl.constexpr(layer_shapes.FAR)
+EDGE, FAR = tl.constexpr(layer_shapes.EDGE), tl.constexpr(layer_shapes.FAR)
 ZERO, UNIT = tl.constexpr(bank.DISTANCE_ZERO), tl.constexpr(bank.DISTANCE_UNIT)
 
-OUTLINE = tl.constexpr(8)
+OUTLINE = tl.constexpr(9)
 """Columns of the table of objects before the coefficients of the outline."""
 PAINT, PICTURE, MOTION, LABELS = tl.constexpr(10), tl.constexpr(3), tl.constexpr(13), tl.constexpr(scene_plan.LABELS)
 NUMBERS = tl.constexpr(20)
@@ -55,7 +55,7 @@ def _smooth(rows, y, x, W, spacing):
 
 
 @triton.jit
-def _drawn_distance(kind, u, v, across, along, outline, N: tl.constexpr):
+def _drawn_distance(kind, u, v, across, along, hole, outline, N: tl.constexpr):
     rho = tl.sqrt(u * u + v * v + 1e-9)
     cos, sin = u / rho, v / rho
     radius, slope = tl.full(u.shape, 1.0, tl.float32), tl.zeros(u.shape, tl.float32)
@@ -68,7 +68,7 @@ def _drawn_distance(kind, u, v, across, along, outline, N: tl.constexpr):
     e, f, g = cos / across, sin / along, slope / tl.maximum(rho, 0.2)
     pixels = tl.rsqrt(1 + g * g) / tl.sqrt(e * e + f * f)
     blob = (radius - rho) * pixels
-    ring = tl.minimum(blob, (rho - HOLE * radius) * pixels)
+    ring = tl.minimum(blob, (rho - hole * radius) * pixels)
     box = tl.minimum((EDGE - tl.abs(u)) * across, (EDGE - tl.abs(v)) * along)
     return tl.where(kind == BOX, box, tl.where(kind == RING, ring, blob))
 
@@ -263,7 +263,7 @@ def scene(
             else:
                 dx, dy = wx - x0, wy - y0
                 u, v = (cos * dx + sin * dy) / across, (cos * dy - sin * dx) / along
-                distance = _drawn_distance(kind, u, v, across, along, o + OUTLINE, N)
+                distance = _drawn_distance(kind, u, v, across, along, tl.load(o + 8), o + OUTLINE, N)
             touched = distance > -0.5
             front, behind = tl.where(touched, k + 1, front), tl.where(touched, solid, behind)
             solid = tl.where(distance >= 0, k + 1, solid)
