@@ -12,6 +12,7 @@ import flowinpaint as fi
 from flowinpaint import api
 from flowinpaint.api import EXPLICIT, NETWORKS, ready_methods
 from flowinpaint.neural.weights import read_model
+from helpers import FLOW_AWARE
 
 METHODS = pytest.mark.parametrize("method", [name for name in EXPLICIT if not name.startswith("opencv-")])
 
@@ -37,6 +38,7 @@ def test_result_has_the_promised_form(method: str) -> None:
     assert np.isfinite(result.flow).all()
     assert result.flow[mask].tobytes() == flow[mask].tobytes()
     assert result.confidence is None
+    assert result.expected_error is None
     assert result.info["method"] == method
     assert result.info["status"] in ("converged", "complete")
     assert result.info["seconds"] > 0
@@ -236,6 +238,30 @@ def test_weights_of_ones_own_fill_a_field(tmp_path: Path) -> None:
         assert result.flow[mask].tobytes() == flow[mask].tobytes()
         assert result.info["iterations"] == 95
     assert not fi.load_model(path, "cpu").training
+
+
+def test_a_network_tells_how_far_off_it_may_be(tmp_path: Path) -> None:
+    path = tmp_path / "mine.safetensors"
+    torch.manual_seed(0)
+    fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(**FLOW_AWARE | {"width": 4})), path)
+    image, flow, mask = problem()
+    result = fi.inpaint(image, flow, mask, method=path)
+    assert result.confidence is not None
+    assert result.expected_error is not None
+    for told in (result.confidence, result.expected_error):
+        assert told.shape == mask.shape
+        assert told.dtype == np.float32
+        assert np.isfinite(told).all()
+    assert (result.confidence[mask] == 1).all()
+    assert (result.expected_error[mask] == 0).all()
+    assert (result.expected_error[~mask] > 0).all()
+    order = np.argsort(result.expected_error[~mask])
+    assert (np.diff(result.confidence[~mask][order]) <= 0).all()
+    assert 0 <= result.confidence.min() < 1
+
+    scaled = fi.inpaint(image, 8 * flow, mask, method=path)
+    assert scaled.expected_error is not None
+    np.testing.assert_allclose(scaled.expected_error, 8 * result.expected_error, rtol=1e-3)
 
 
 def test_load_model_names_what_it_takes() -> None:

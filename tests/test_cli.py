@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import flowinpaint as fi
 from flowinpaint.api import ready_methods
 from flowinpaint.cli import app
+from helpers import FLOW_AWARE
 
 
 @pytest.fixture
@@ -69,6 +70,30 @@ def test_preview_is_a_picture(folder: Path) -> None:
     assert drawn is not None
     assert min(drawn.shape[:2]) > 200
     assert drawn.std() > 10
+
+
+def test_expected_errors_go_to_a_file(folder: Path) -> None:
+    weights, errors = folder / "w.safetensors", folder / "errors.pfm"
+    fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(**FLOW_AWARE | {"width": 2})), weights)
+    fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--errors", errors]
+    code, stdout, _ = run(*fill, "--method", weights)
+    assert code == 0
+    assert f"Wrote {errors}." in stdout
+    told, valid = fi.read_flow(errors)
+    _, known = fi.read_flow(folder / "flow.flo")
+    assert valid.all()
+    assert told.shape == (24, 33, 1)
+    assert np.array_equal(told[..., 0] == 0, known)
+
+
+def test_errors_that_a_method_cannot_tell_are_refused_before_anything_is_written(folder: Path) -> None:
+    before = set(folder.iterdir())
+    fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo"]
+    for errors, message in (("errors.pfm", "--errors: laplace-beltrami cannot tell"), ("e.flo", "1; .npy holds any")):
+        code, _, stderr = run(*fill, "--errors", folder / errors)
+        assert code == 1
+        assert message in " ".join(stderr.split())
+        assert set(folder.iterdir()) == before
 
 
 def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None:

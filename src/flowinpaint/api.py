@@ -26,6 +26,7 @@ from flowinpaint.explicit.eed import eed
 from flowinpaint.explicit.harmonic import harmonic
 from flowinpaint.explicit.laplace_beltrami import laplace_beltrami
 from flowinpaint.explicit.nearest import nearest
+from flowinpaint.neural.filled import confidence_of, expected_error
 from flowinpaint.neural.levels import levels_of, per_level
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
@@ -155,12 +156,15 @@ def inpaint(
             f"flow: values up to {given.abs().max():.1e} were given; smaller ones are taken, the result left float32."
         )
     dense = filled[0].permute(1, 2, 0).contiguous().cpu().numpy()
+    error = solution.expected_error
+    confidence = None if error is None else confidence_of(error)
     seconds = time.perf_counter() - start
     solution.warn_unless_converged(str(method), stacklevel=2)
 
     return Result(
         flow=dense,
-        confidence=None,
+        confidence=None if confidence is None else confidence[0, 0].cpu().numpy(),
+        expected_error=None if error is None else error[0, 0].cpu().numpy(),
         info={
             "method": str(method),
             "device": str(chosen),
@@ -214,9 +218,10 @@ def _filler(
 
     @torch.inference_mode()
     def run(image: Tensor, f: Tensor, c: Tensor) -> Solution:
-        u = model(image, c, f)
+        u, log_error = model.fill(image, c, f)
         levels = levels_of(f.shape[-2], f.shape[-1], model.config)
-        return Solution(u, iterations=sum(per_level(model.config.steps, levels)))
+        error = None if log_error is None else expected_error(log_error, f, c)
+        return Solution(u, iterations=sum(per_level(model.config.steps, levels)), expected_error=error)
 
     return run
 

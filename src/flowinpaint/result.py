@@ -34,6 +34,7 @@ class Solution:
     """A filled field u (B, C, H, W), the steps it took, its relative residual if it has one, and how it ended.
 
     history: the relative residual at the start and whenever the solver looked at it.
+    expected_error: (B, 1, H, W), the endpoint error that a method expects of its result, if it can tell.
     """
 
     u: Tensor
@@ -41,6 +42,7 @@ class Solution:
     residual: float | None = None
     status: Status = "complete"
     history: tuple[float, ...] = ()
+    expected_error: Tensor | None = None
 
     def warn_unless_converged(self, name: str, stacklevel: int) -> None:
         """Warn, on behalf of `name`, if an iteration ended before its tolerance."""
@@ -69,10 +71,14 @@ class Result:
     """What `inpaint` returns.
 
     flow: (H, W, C) float32, dense, the known vectors unchanged.
-    confidence: (H, W) float32 in [0, 1], or None for a method that has none.
+    confidence: (H, W) float32 in [0, 1], about the chance that a vector is off by less than 1 (a pixel, for flow);
+    None for a method that has none.
+    expected_error: (H, W) float32, how far off each vector is expected to be, in the field's unit: 0 where known, and
+    infinite where only one vector is; None for a method that cannot tell.
     info: method, device, seconds, iterations, residual, status; a first call also compiles, within its seconds.
     """
 
     flow: npt.NDArray[np.float32]
     confidence: npt.NDArray[np.float32] | None
+    expected_error: npt.NDArray[np.float32] | None
     info: Info

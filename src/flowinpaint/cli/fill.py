@@ -46,6 +46,12 @@ def command(
         ),
     ] = None,
     preview: Annotated[Path | None, typer.Option(help="Also draw image, given vectors and result here.")] = None,
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write how far off each vector is expected to be: .pfm, .npy or .npz. Networks can tell."
+        ),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method, e.g. lam=1e-4."),
@@ -60,11 +66,13 @@ def command(
     api.check_parameters(method, overrides)
     if table is not None and table.method != method:
         raise InputError(f"{params}: holds parameters of {table.method}; those of the method {method} are taken")
-    _check_distinct(out, preview, inputs=[image, flow, mask, params])
+    _check_distinct([out, preview, errors], inputs=[image, flow, mask, params])
     if invert_mask and mask is None:
         raise InputError("--invert-mask: is given without --mask")
     sparse, valid = read_flow(flow)
     check_flow_writable(out, sparse.shape[2])
+    if errors is not None:
+        check_flow_writable(errors, 1)
     if preview is not None:
         check_image_writable(preview)
     guide = read_image(image)
@@ -93,28 +101,33 @@ def command(
             progress=lambda p: report(method, p),
             **parameters,
         )
+    if errors is not None and result.expected_error is None:
+        raise InputError(f"--errors: {method} cannot tell how far off it is; a network with confidence can")
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         picture = draw_preview(guide, sparse, known, labelled)
     dense = clip_to_format(out, result.flow)
     write_flow(out, dense)
+    if errors is not None and result.expected_error is not None:
+        write_flow(errors, result.expected_error[..., None])
     if preview is not None and picture is not None:
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
         say("Warning:", "yellow", f"{clipped} filled vectors were cut to what a KITTI PNG holds.")
     for warning in caught:
         say("Warning:", "yellow", str(warning.message))
-    _say_filled(out, preview, int(known.sum()), known.size, result.info)
+    _say_filled([out, errors, preview], int(known.sum()), known.size, result.info)
 
 
-def _check_distinct(out: Path, preview: Path | None, inputs: list[Path | None]) -> None:
-    """Refuse to write over an input, or the picture over the field."""
-    outputs = [path for path in (out, preview) if path is not None]
+def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> None:
+    """Refuse to write over an input, or one output over another."""
     taken = [path.resolve() for path in inputs if path is not None]
     for path in outputs:
+        if path is None:
+            continue
         if path.resolve() in taken:
-            raise InputError(f"{path}: is an input or the other output too; another name is needed")
+            raise InputError(f"{path}: is an input or another output too; another name is needed")
         taken.append(path.resolve())
 
 
@@ -123,14 +136,13 @@ def _check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int,
         raise InputError(f"{path}: is {shape[1]}x{shape[0]} pixels (width x height), but {flow} is {size[1]}x{size[0]}")
 
 
-def _say_filled(out: Path, preview: Path | None, given: int, pixels: int, info: Info) -> None:
+def _say_filled(written: list[Path | None], given: int, pixels: int, info: Info) -> None:
     if given == pixels:
         say("Note:", "yellow", "every vector was known; there was nothing to fill.")
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentences = [
-        f"Wrote {out}: {given} of {pixels} vectors were given; {info['method']} on {info['device']}, "
+        f"Wrote {written[0]}: {given} of {pixels} vectors were given; {info['method']} on {info['device']}, "
         f"{info['seconds']:.2f} s{iterations}."
     ]
-    if preview is not None:
-        sentences.append(f"Wrote {preview}.")
+    sentences += [f"Wrote {path}." for path in written[1:] if path is not None]
     output.print(Text("\n".join(sentences)), soft_wrap=True)

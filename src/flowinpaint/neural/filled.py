@@ -23,6 +23,11 @@ class Filled(NamedTuple):
     log_error: Tensor | None
 
 
+def confidence_of(error: Tensor) -> Tensor:
+    """The chance that an error is below 1 where so much is expected, as if errors were exponentially distributed."""
+    return -torch.expm1(-1 / error)
+
+
 def error_scale(f: Tensor, c: Tensor) -> Tensor:
     """The mean deviation of the known vectors of f (B, C, H, W), known where c (B, 1, H, W) is 1: (B, 1, 1, 1)."""
     _, deviation = known_statistics(torch.where(c > 0, f, 0), c)
