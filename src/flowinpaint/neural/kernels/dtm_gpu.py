@@ -194,7 +194,7 @@ class PackedDtm:
             w,
             self.channels,
             A,
-            _step(A),
+            *pieces(A),
             C,
             out.stride(2),
             columns_of_taps,
@@ -221,7 +221,7 @@ class PackedDtm:
             plane,
             self.channels,
             A,
-            _step(A),
+            *pieces(A),
             tap_columns(self.channels),
             128,
             64,
@@ -271,8 +271,3 @@ def pieces(channels: int) -> tuple[int, int]:
 
 
 _PIECES = ((64, 0), (64, 32), (32, 0), (32, 16), (16, 0))
-
-
-def _step(channels: int) -> int:
-    """The largest power of two, up to 64, that divides the channels."""
-    return min(channels & -channels, 64)

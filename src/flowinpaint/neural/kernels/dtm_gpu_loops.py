@@ -126,10 +126,12 @@ def convolution(
 
 
 @triton.jit
-def _multiply_all(acc, source, rows, valid, weight, k, n, N, C: tl.constexpr, STEP: tl.constexpr):
-    """Add to acc: source[rows] @ weight[k : k + C, n]."""
-    for first in range(0, C, STEP):
-        acc = _multiply(acc, source, rows, valid, weight, k, n, N, first, STEP)
+def _multiply_all(acc, source, rows, valid, weight, n, N, C: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr):
+    """Add to acc: source[rows] @ weight[:C, n]."""
+    for first in range(0, C, HEAD + TAIL):
+        acc = _multiply(acc, source, rows, valid, weight, 0, n, N, first, HEAD)
+        if TAIL:
+            acc = _multiply(acc, source, rows, valid, weight, 0, n, N, first + HEAD, TAIL)
     return acc
 
 
@@ -153,7 +155,8 @@ def upsampling(
     w,
     Z: tl.constexpr,
     A: tl.constexpr,
-    STEP: tl.constexpr,
+    HEAD: tl.constexpr,
+    TAIL: tl.constexpr,
     C: tl.constexpr,
     C_ROW: tl.constexpr,
     TAPS: tl.constexpr,
@@ -171,7 +174,7 @@ def upsampling(
     n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
     source += tl.cast(start, tl.int64) * A
-    acc = _multiply_all(acc, source, m * A, inside, weight, 0, n, N, A, STEP)
+    acc = _multiply_all(acc, source, m * A, inside, weight, n, N, A, HEAD, TAIL)
     # The first of the four pixels under pixel i of row r is pixel 2 i of row 2 r; rows count through the batch.
     origin = start // w * 4 * w + start % w * 2
     corner = (start + m) // w * 4 * w + (start + m) % w * 2 - origin
@@ -195,7 +198,8 @@ def tap_products(
     plane,
     Z: tl.constexpr,
     A: tl.constexpr,
-    STEP: tl.constexpr,
+    HEAD: tl.constexpr,
+    TAIL: tl.constexpr,
     TAPS: tl.constexpr,
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -207,5 +211,5 @@ def tap_products(
     t = tl.arange(0, COLUMNS)
     acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
     source += tl.cast(start, tl.int64) * A
-    acc = _multiply_all(acc, source, m * A, inside, weight, 0, t, TAPS, A, STEP)
+    acc = _multiply_all(acc, source, m * A, inside, weight, t, TAPS, A, HEAD, TAIL)
     _store_taps(taps, acc, t, start + m, plane, 9 * Z)
