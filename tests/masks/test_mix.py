@@ -127,6 +127,19 @@ def test_few_are_as_many_as_were_drawn() -> None:
     assert torch.equal(draw(only("few", count=(180, 180)), torch.arange(400), scene), scene[2])
 
 
+def test_given_vectors_are_noisy_now_and_then() -> None:
+    _, flow, _ = scenes(400, 20, 25)
+    mix = only("bernoulli", noisy=0.5, noise=(0.01, 0.1))
+    given = mix.disturb(Draws(torch.arange(400), 0), flow)
+    deviations = (given - flow).flatten(1).std(1)
+    noisy = deviations > 0
+    assert float(noisy.float().mean()) == pytest.approx(0.5, abs=0.08)
+    assert 0.008 < deviations[noisy].min() < 0.013
+    assert 0.08 < deviations[noisy].max() < 0.12
+    assert torch.equal(mix.disturb(Draws(torch.arange(7, 9), 0), flow[7:9]), given[7:9])
+    assert only("bernoulli").disturb(Draws(torch.arange(400), 0), flow) is flow
+
+
 def test_a_grid_is_shifted_from_sample_to_sample() -> None:
     mix = only("grid", grid_spacing=(8, 8), grid_jitter=(0, 0))
     masks = draw(mix, torch.arange(600), scenes(600, 24, 24))[:, 0]

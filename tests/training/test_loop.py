@@ -71,7 +71,7 @@ def test_the_model_learns(tmp_path: Path) -> None:
     for training in (loop.build_step(config, CPU), loop.build_step(config, CPU, saved)):
         batch = training.source.again(samples)
         with torch.no_grad():
-            filled = training.predict(batch, training.draw_mask(samples, batch), training.average).field
+            filled = training.predict(training.task_of(samples, batch), training.average).field
         errors.append(epe_loss(filled, batch.flow, batch.valid).item())
     assert errors[1] < 0.8 * errors[0]
 

@@ -55,8 +55,7 @@ def test_invalid_pixels_do_not_count(disk: dict[str, Any]) -> None:
     training = build_step(tiny(data=disk | {"size": [16, 30]}), CPU)
     batch = training.source.again(torch.arange(2))
     assert 0 < batch.valid.mean() < 1
-    mask = training.draw_mask(torch.arange(2), batch)
-    assert (mask <= batch.valid).all()
+    assert (training.task_of(torch.arange(2), batch).mask <= batch.valid).all()
 
 
 def test_a_wrong_data_set_is_told(disk: dict[str, Any], tmp_path: Path) -> None:

@@ -60,10 +60,10 @@ def test_the_mask_hides_what_it_does_not_give() -> None:
     """Were hidden vectors to leak, doubling them would change what is predicted."""
     training = build_step(tiny(), CPU)
     batch = training.source.again(training.samples)
-    mask = training.draw_mask(training.samples, batch)
-    assert 0.05 < mask.mean() < 0.4
-    loud = batch._replace(flow=torch.where(mask > 0, batch.flow, 100.0))
-    assert torch.equal(training.predict(batch, mask).field, training.predict(loud, mask).field)
+    task = training.task_of(training.samples, batch)
+    assert 0.05 < task.mask.mean() < 0.4
+    loud = task._replace(given=torch.where(task.mask > 0, task.given, 100.0))
+    assert torch.equal(training.predict(task).field, training.predict(loud).field)
 
 
 @pytest.mark.parametrize("part", ["image", "flow"])
@@ -128,7 +128,7 @@ def test_bfloat16_is_for_the_network_alone() -> None:
         training = build_step(tiny(optimiser={"precision": precision}), CPU)
         training.model.dtm.register_forward_hook(lambda module, inputs, maps: seen.append(maps[0].dtype))
         batch = training.source.again(training.samples)
-        filled = training.predict(batch, training.draw_mask(training.samples, batch))
+        filled = training.predict(training.task_of(training.samples, batch))
         assert filled.field.dtype == torch.float32
         training.run(1e-3)
         assert training.read_tally().skipped == 0

@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 class MaskMix:
     """Weights of the families, then the ranges (low, high) that a sample's numbers are drawn from.
 
-    A family of weight 0 costs nothing. Densities, sizes, the focal length and the spacings are
+    A family of weight 0 costs nothing. Densities, sizes, the focal length, the spacings and the noise are
     log-uniform, all else is uniform.
     """
 
@@ -76,6 +76,10 @@ class MaskMix:
     occlusion_jump: float = 1.0
     """Pixels of difference between neighbours above which there is a band."""
     occlusion_widest: int = 12
+    noisy: float = 0.0
+    """Chance that the given vectors of a sample are noisy."""
+    noise: Range = (0.003, 0.3)
+    """Deviation of the noise of either component, in pixels."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -104,6 +108,13 @@ class MaskMix:
             known = torch.where(choice < before, known, _FAMILIES[name](self, draws, sample))
             before += getattr(self, name)
         return families.settle(known, sample.noise).to(valid.dtype)
+
+    def disturb(self, draws: Draws, flow: Tensor) -> Tensor:
+        """The vectors (B, C, H, W) as they are given: noisy ones, now and then."""
+        if not self.noisy:
+            return flow
+        deviation = draws.log_uniform(_ONE, *self.noise) * draws.chance(_ONE, self.noisy)
+        return flow + deviation * draws.normal(tuple(flow.shape[1:]))
 
     def _bernoulli(self, draws: Draws, sample: Sample) -> Tensor:
         return families.bernoulli(sample.noise, draws.log_uniform(_ONE, *self.density))
@@ -198,5 +209,11 @@ _RANGES = {
     "blob_share": Limit.PART,
     "rectangle_count": Limit.COUNT,
     "occlusion_reach": Limit.WEIGHT,
+    "noise": Limit.POSITIVE,
 }
-_NUMBERS = {"corner_distance": Limit.COUNT, "occlusion_jump": Limit.POSITIVE, "occlusion_widest": Limit.COUNT}
+_NUMBERS = {
+    "corner_distance": Limit.COUNT,
+    "occlusion_jump": Limit.POSITIVE,
+    "occlusion_widest": Limit.COUNT,
+    "noisy": Limit.CHANCE,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.training.step import Task, TrainingStep
+from flowinpaint.training.step import TrainingStep
 
 _NAMED = 3
 
@@ -28,19 +28,19 @@ def diagnose(training: TrainingStep, first: int) -> str:
 def _faults(training: TrainingStep, samples: Tensor) -> list[str]:
     """The first stage of each kind that is not finite for these samples."""
     batch = training.source.again(samples)
-    mask = training.draw_mask(samples, batch)
-    for name, x in zip(("image", "flow", "valid", "mask"), (*batch, mask), strict=True):
+    task = training.task_of(samples, batch)
+    for name, x in zip(("image", "flow", "valid", "mask", "given vectors"), (*batch, *task[1:]), strict=True):
         if bad := _bad_samples(samples, x):
             return [f"the input {name} is not finite in sample {bad}"]
     for parameter in training.parameters.values():
         parameter.grad = None
     if bad_weights := [name for name, p in training.parameters.items() if not torch.isfinite(p).all()]:
         return [f"the weights {_some(bad_weights)} are not finite"]
-    filled = training.predict(batch, mask, training.model)
+    filled = training.predict(task, training.model)
     prediction = filled.field
     if bad := _bad_samples(samples, prediction):
         return [f"the prediction is not finite in sample {bad}"]
-    loss = training.loss(filled, Task(batch, mask))
+    loss = training.loss(filled, task)
     if not torch.isfinite(loss):
         return [f"the loss is {loss.item()}, from a prediction up to {prediction.abs().max().item():.1e}"]
     loss.backward()  # type: ignore[no-untyped-call]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flowinpaint.data.batch import Batch
 from flowinpaint.neural.filled import LARGEST_LOGARITHM, Filled, error_scale
 from flowinpaint.training.config import OptimiserConfig
+from flowinpaint.training.task import Task
 
 LOSS_EPSILON = 1e-6
 """Beside the squared error under the root, whose slope is infinite at 0."""
@@ -18,17 +18,17 @@ LOG_FLOOR = 0.02
 LARGEST_ERROR = 100.0
 """Errors beyond this many deviations of the known vectors count as this many where errors are foreseen."""
 
-Loss = Callable[[Filled, Batch, Tensor], Tensor]
-"""Of what a model makes of a batch and of a mask (B, 1, H, W) of what it was given."""
+Loss = Callable[[Filled, Task], Tensor]
+"""Of what a model makes of a task."""
 
 
 def loss_of(config: OptimiserConfig) -> Loss:
     """The loss of a configuration."""
     field_loss = {"epe": epe_loss, "log": log_loss}[config.loss]
 
-    def loss(filled: Filled, batch: Batch, mask: Tensor) -> Tensor:
-        total = field_loss(filled.field, batch.flow, batch.valid)
-        return total if filled.log_error is None else total + config.error_weight * foresight_loss(filled, batch, mask)
+    def loss(filled: Filled, task: Task) -> Tensor:
+        total = field_loss(filled.field, task.batch.flow, task.batch.valid)
+        return total if filled.log_error is None else total + config.error_weight * foresight_loss(filled, task)
 
     return loss
 
@@ -46,18 +46,18 @@ def log_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
     return torch.log(_sample_errors(prediction, truth, valid) + LOG_FLOOR).mean()
 
 
-def foresight_loss(filled: Filled, batch: Batch, mask: Tensor) -> Tensor:
+def foresight_loss(filled: Filled, task: Task) -> Tensor:
     """The mean of r e^-ς + ς over what is valid and not given: r is the error, ς the logarithm that was foreseen.
 
     This is the likelihood of exponentially distributed errors. It is least where e^ς is the mean error of pixels that
     look alike, however errors are distributed. The field itself does not learn from it.
     """
     assert filled.log_error is not None
-    scale = error_scale(batch.flow, mask)
-    error = torch.linalg.vector_norm(filled.field.detach() - batch.flow, dim=1, keepdim=True)
+    scale = error_scale(task.given, task.mask)
+    error = torch.linalg.vector_norm(filled.field.detach() - task.batch.flow, dim=1, keepdim=True)
     r = (error / scale.clamp(min=torch.finfo(scale.dtype).tiny)).clamp(max=LARGEST_ERROR)
     log_error = filled.log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM)
-    counted = batch.valid * (1 - mask) * (scale > 0)
+    counted = task.batch.valid * (1 - task.mask) * (scale > 0)
     likelihood: Tensor = (r * torch.exp(-log_error) + log_error) * counted
     return likelihood.sum() / counted.sum().clamp(min=1)
 

@@ -10,15 +10,12 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from flowinpaint.data.batch import Batch
-from flowinpaint.draws import Draws
-from flowinpaint.masks import MaskMix
 from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.training.config import TrainingConfig
@@ -27,25 +24,12 @@ from flowinpaint.training.losses import loss_of
 from flowinpaint.training.optimiser import Optimiser
 from flowinpaint.training.source import Source
 from flowinpaint.training.tally import Counters, Tally
+from flowinpaint.training.task import Task, draw_given
 
-MASK_SEED = 7919
-"""Added to the seed: masks must not repeat the numbers that their scenes were drawn from."""
 WARM_UP = 3
 """Steps before the recording, in which kernels are compiled and chosen."""
 AHEAD = 2
 """Steps that may wait in the device's queue: it never idles, and the clock tells the truth."""
-
-
-def draw_mask(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> Tensor:
-    """Which pixels of the batch of these sample numbers (B,) are given, (B, 1, H, W)."""
-    return masks.draw(Draws(samples, seed + MASK_SEED), batch.image, batch.flow, batch.valid)
-
-
-class Task(NamedTuple):
-    """What a step trains on: a batch, and which of its pixels are given, (B, 1, H, W)."""
-
-    batch: Batch
-    mask: Tensor
 
 
 class TrainingStep:
@@ -60,14 +44,15 @@ class TrainingStep:
         self.model.segment = config.run.segment or None
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
         self._loss = loss_of(config.optimiser)
-        self._draw_mask: Callable[[Tensor, int, MaskMix, Batch], Tensor] = draw_mask
+        self._draw_given = draw_given
         self.optimiser = Optimiser(self.model, self.average, config.optimiser)
         self.parameters = self.optimiser.parameters
         self.counters = Counters(device)
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
             if config.run.compile:
-                self._loss, self._draw_mask = (torch.compile(part, dynamic=False) for part in (self._loss, draw_mask))
+                self._loss = torch.compile(self._loss, dynamic=False)
+                self._draw_given = torch.compile(draw_given, dynamic=False)
                 for owner in (self.model, self.optimiser, self.counters):
                     owner.compile_parts()
         self.network: Callable[[Tensor, Tensor, Tensor], Filled] = self.model.fill
@@ -114,28 +99,28 @@ class TrainingStep:
     def make_task(self, samples: Tensor) -> Task:
         """What the step of these sample numbers (B,) trains on."""
         batch = self.source.batch(samples)
-        return Task(batch, self._draw_mask(samples, self.config.data.seed, self.config.masks, batch))
+        return Task(batch, *self._draw_given(samples, self.config.data.seed, self.config.masks, batch))
 
-    def draw_mask(self, samples: Tensor, batch: Batch) -> Tensor:
-        """Which pixels of a batch are given, (B, 1, H, W), outside of a step."""
-        return draw_mask(samples, self.config.data.seed, self.config.masks, batch)
+    def task_of(self, samples: Tensor, batch: Batch) -> Task:
+        """What a step sets for a batch of these sample numbers (B,), outside of one."""
+        return Task(batch, *draw_given(samples, self.config.data.seed, self.config.masks, batch))
 
     def train_on(self, task: Task) -> None:
         """Do all of a step but the making of its batch and the counting up of samples."""
         self.optimiser.forget_gradients()
-        loss = self._loss(self.predict(*task), *task)
+        loss = self._loss(self.predict(task), task)
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self._update(self.world.mean(loss.detach()))
 
-    def predict(self, batch: Batch, mask: Tensor, model: Neuroexplicit | None = None) -> Filled:
-        """What the network, or another model, makes of the vectors of the mask."""
+    def predict(self, task: Task, model: Neuroexplicit | None = None) -> Filled:
+        """What the network, or another model, makes of the given vectors."""
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16):
-            return (self.network if model is None else model.fill)(batch.image, mask, batch.flow)
+            return (self.network if model is None else model.fill)(task.batch.image, task.mask, task.given)
 
     def loss(self, filled: Filled, task: Task) -> Tensor:
         """The loss of a step, outside of one."""
-        return loss_of(self.config.optimiser)(filled, *task)
+        return loss_of(self.config.optimiser)(filled, task)
 
     def read_tally(self) -> Tally:
         """Wait for the device, take what was summed up since the last time, and start the sums afresh."""
