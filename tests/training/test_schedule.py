@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowinpaint.training.config import ScheduleConfig
+from flowinpaint.training.config import Curve, ScheduleConfig
 from flowinpaint.training.schedule import rate_factor, share_done
 
 
@@ -25,9 +25,18 @@ def test_warm_up_rises_to_the_full_rate_and_the_cosine_falls_to_its_floor() -> N
     assert rate_factor(schedule, 999, 1.0) == pytest.approx(0.1)
 
 
+def test_the_trapezoid_stays_and_then_falls_to_its_floor() -> None:
+    schedule = ScheduleConfig(curve="trapezoid", steps=1000, floor=0.1, decay=0.4)
+    assert [rate_factor(schedule, 0, share) for share in (0.0, 0.3, 0.6)] == [1, 1, pytest.approx(1)]
+    assert rate_factor(schedule, 0, 0.8) == pytest.approx(0.55)
+    assert rate_factor(schedule, 0, 1.0) == pytest.approx(0.1)
+    assert rate_factor(ScheduleConfig(curve="trapezoid", decay=0.0), 0, 1.0) == 1
+
+
+@pytest.mark.parametrize("curve", ["cosine", "trapezoid"])
 @given(st.floats(0, 1), st.floats(0, 1))
-def test_the_cosine_never_rises(one: float, other: float) -> None:
-    schedule = ScheduleConfig(curve="cosine")
+def test_these_curves_never_rise(curve: Curve, one: float, other: float) -> None:
+    schedule = ScheduleConfig(curve=curve)
     early, late = sorted((one, other))
     assert rate_factor(schedule, 0, early) >= rate_factor(schedule, 0, late)
 

@@ -14,7 +14,7 @@ from flowinpaint.masks import MaskMix
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
-Curve = Literal["halving", "cosine"]
+Curve = Literal["halving", "cosine", "trapezoid"]
 Kernels = Literal["adam", "muon"]
 FieldLoss = Literal["epe", "log"]
 GENERATED = "layered"
@@ -112,7 +112,10 @@ class ScheduleConfig:
     halve_every: int = 100_000
     """The curve "halving": the rate is halved at the first of these, and then every so many steps."""
     floor: float = 0.01
-    """The curve "cosine": where the rate ends."""
+    """The curves "cosine" and "trapezoid": where the rate ends."""
+    decay: float = 0.3
+    """The curve "trapezoid": the share of the run, at its end, in which the rate falls; before that it stays, and the
+    run may be made longer."""
 
     def __post_init__(self) -> None:
         _at_least("steps", self.steps, 1)
@@ -120,8 +123,9 @@ class ScheduleConfig:
         _at_least("warmup", self.warmup, 0)
         _at_least("halve_after", self.halve_after, 0)
         _at_least("halve_every", self.halve_every, 1)
-        if not 0 <= self.floor <= 1:
-            raise InputError(f"floor: {self.floor} was given; a share from 0 to 1 is taken.")
+        for name, value in (("floor", self.floor), ("decay", self.decay)):
+            if not 0 <= value <= 1:
+                raise InputError(f"{name}: {value} was given; a share from 0 to 1 is taken.")
 
 
 @dataclass(frozen=True)

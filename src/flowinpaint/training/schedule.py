@@ -21,6 +21,9 @@ def rate_factor(schedule: ScheduleConfig, step: int, share: float) -> float:
     rise = min(1.0, (step + 1) / schedule.warmup) if schedule.warmup else 1.0
     if schedule.curve == "cosine":
         return rise * (schedule.floor + (1 - schedule.floor) * (1 + math.cos(math.pi * share)) / 2)
+    if schedule.curve == "trapezoid":
+        left = min(1.0, (1 - share) / schedule.decay) if schedule.decay else 1.0
+        return rise * (schedule.floor + (1 - schedule.floor) * left)
     place = share * schedule.steps if schedule.minutes else step
     halvings = max(0, math.floor((place - schedule.halve_after) / schedule.halve_every) + 1)
     return rise * 0.5**halvings
