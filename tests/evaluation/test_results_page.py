@@ -6,6 +6,7 @@ import pytest
 from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records, made_up
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.finished import Results, merge
+from flowinpaint.evaluation.foresight import Foresight
 from flowinpaint.evaluation.results_page import (
     BEGIN,
     END,
@@ -25,7 +26,7 @@ def results() -> Results:
 
 
 def test_the_page_names_command_data_and_machine_but_no_folder(results: Results) -> None:
-    text = page_text(results, None, None)
+    text = page_text(results, None, None, None)
     flat = " ".join(text.split())
     assert (
         "`flowinpaint evaluate --root … --methods laplace-beltrami,eed,mine.safetensors --densities 1,5,10,30 "
@@ -37,7 +38,7 @@ def test_the_page_names_command_data_and_machine_but_no_folder(results: Results)
 
 
 def test_the_page_has_a_table_for_each_kind_of_case_and_data_set(results: Results) -> None:
-    text = page_text(results, None, None)
+    text = page_text(results, None, None, None)
     for title in (
         "## At random, as in the paper",
         "## Patterns",
@@ -56,25 +57,25 @@ def test_the_page_has_a_table_for_each_kind_of_case_and_data_set(results: Result
 
 def test_a_data_set_has_no_table_of_cases_it_lacks() -> None:
     records = grid_of_records({REFERENCE: 1.0}, [0.05]) + grid_of_records({REFERENCE: 1.0}, [0.3], ["MPI-Sintel"])
-    text = page_text(merge([evaluation(records)]), None, None)
+    text = page_text(merge([evaluation(records)]), None, None, None)
     others = text.partition("## Other densities")[2].partition("## Beside")[0]
     assert "**MPI-Sintel**" in others
     assert "**KITTI2015**" not in others
 
 
 def test_failures_are_told(results: Results) -> None:
-    assert "failed" not in page_text(results, None, None)
+    assert "failed" not in page_text(results, None, None, None)
     records = [*results.records, made_up("amle", 0.05, "MPI-Sintel", "one", None)]
     records += [made_up("amle", "lidar", "MPI-Sintel", "one", 1.0), made_up("amle", "lidar", "MPI-Sintel", "two", None)]
-    text = page_text(merge([evaluation(records)]), None, None)
+    text = page_text(merge([evaluation(records)]), None, None, None)
     assert "\n- amle failed at 5 % (1 of 1 frames), lidar (1 of 2 frames).\n" in text
 
 
 def test_pictures_are_shown_where_they_are_drawn(results: Results) -> None:
-    text = page_text(results, "plot.png", "zoom.jpg")
+    text = page_text(results, "plot.png", "zoom.jpg", "sparsification.png")
     assert "](plot.png)" in text
     assert "](zoom.jpg)" in text
-    assert "![" not in page_text(results, None, None)
+    assert "![" not in page_text(results, None, None, None)
 
 
 def test_the_readme_names_frames_masks_and_machine(results: Results) -> None:
@@ -127,3 +128,19 @@ def test_the_block_is_replaced_and_the_rest_stays() -> None:
 def test_a_file_without_one_place_is_named(text: str) -> None:
     with pytest.raises(FileFormatError, match=r"README\.md: has no place for the table; one line <!-- results:begin"):
         replace_block(Path("README.md"), text, "table")
+
+
+def test_what_methods_foresaw_stands_beside_what_came() -> None:
+    told = Foresight(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
+    records = grid_of_records({REFERENCE: 1.0, "network.safetensors": 0.5}, [0.01, 0.05])
+    assert "How far off" not in page_text(merge([evaluation(records)]), None, None, None)
+    records = [
+        replace(r, measured=replace(r.measured, foresight=told)) if r.measured and "network" in r.key.method else r
+        for r in records
+    ]
+    results = merge([evaluation(records)])
+    text = page_text(results, None, None, "s.png")
+    assert "![Sparsification curves, and the oracle's](s.png)" in text
+    # Curves of two points, half a share apart: the areas above the oracle's are 0.1 / 2 / 2 and 0.4 / 2 / 2.
+    for case in ("1 %", "5 %"):
+        assert f"| network.safetensors | {case} | 0.500 | 0.600 | 90.0 | 85.0 | 0.025 | 0.100 |" in text

@@ -15,14 +15,17 @@ from flowinpaint.cli.options import Device
 from flowinpaint.cli.zoom import draw_figure
 from flowinpaint.errors import MissingFileError
 from flowinpaint.evaluation.density_plot import FEWEST, plotted_densities, write_density_plot
-from flowinpaint.evaluation.finished import Results, merge, read_evaluation
+from flowinpaint.evaluation.finished import Results, merge, read_evaluation, short_names
+from flowinpaint.evaluation.foresight import mean_foresight
 from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.evaluation.results_page import BEGIN, page_text, readme_block, replace_block
-from flowinpaint.evaluation.results_tables import ordered_methods
+from flowinpaint.evaluation.results_tables import foresights, ordered_methods
+from flowinpaint.evaluation.sparsification_plot import write_sparsification_plot
 from flowinpaint.evaluation.zoom_figure import own_frames
 from flowinpaint.io import atomic_path, make_folder
 
 _README = Path("README.md")
+_PICTURES = ("density.png", "zoom.jpg", "sparsification.png")
 _ZOOM_CASE = 0.05
 _ZOOM_METHODS = 5
 
@@ -48,10 +51,10 @@ def command(
         link = Path(os.path.relpath(page, target.parent)).as_posix()
         text = replace_block(target, target.read_text(encoding="utf-8"), readme_block(results, link))
     make_folder(page.parent)
-    plot, zoom = page.with_name(f"{page.stem}-density.png"), page.with_name(f"{page.stem}-zoom.jpg")
-    pictures = [picture for picture in (_draw_plot(plot, results), _draw_zoom(zoom, results, device)) if picture]
-    names = [picture.name if picture in pictures else None for picture in (plot, zoom)]
-    _write(page, page_text(results, *names))
+    plot, zoom, foresight = (page.with_name(f"{page.stem}-{end}") for end in _PICTURES)
+    drawn = _draw_plot(plot, results), _draw_zoom(zoom, results, device), _draw_foresight(foresight, results)
+    pictures = [picture for picture in drawn if picture]
+    _write(page, page_text(results, *(None if picture is None else picture.name for picture in drawn)))
     if target is not None:
         _write(target, text)
     written = [page, *([] if target is None else [target]), *pictures]
@@ -87,6 +90,22 @@ def _draw_zoom(path: Path, results: Results, device: str) -> Path | None:
     if not there:
         return None
     draw_figure(path, own_frames(_ZOOM_CASE), there[:_ZOOM_METHODS], _ZOOM_CASE, device)
+    return path
+
+
+def _draw_foresight(path: Path, results: Results) -> Path | None:
+    """Sparsification curves of the methods that foresee their errors, in the middle one of the cases."""
+    path.unlink(missing_ok=True)
+    case = _ZOOM_CASE if _ZOOM_CASE in results.cases else results.cases[len(results.cases) // 2]
+    told = {method: parts for method in results.methods if (parts := foresights(results, method, case))}
+    if not told or not can_plot():
+        return None
+    names, curves = short_names(results.methods), {}
+    for method, parts in told.items():
+        mean = mean_foresight(parts)
+        curves[f"{names[method]}, expected error"] = mean.by_expected
+        curves[f"{names[method]}, distance to the nearest given pixel"] = mean.by_distance
+    write_sparsification_plot(path, curves)
     return path
 
 

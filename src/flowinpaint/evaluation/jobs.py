@@ -21,10 +21,11 @@ import torch
 from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame, Sample
 from flowinpaint.errors import InputError
+from flowinpaint.evaluation.foresight import foresight_of
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.io import write_image
 from flowinpaint.metrics import epe, errors_over, fl_outliers
-from flowinpaint.result import Info, Result
+from flowinpaint.result import Result
 from flowinpaint.sheet import preview
 
 
@@ -104,12 +105,12 @@ def _run(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
         except Exception as error:
             return Record(key, error=_sentence(error)), None
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
-    return Record(key, measure(result.flow, frame, result.info), notes=notes), result
+    return Record(key, measure(result, frame), notes=notes), result
 
 
-def measure(flow: npt.NDArray[Any], frame: Frame, info: Info) -> Measurement:
-    """Compare a filled field (H, W, C) with the truth of its frame."""
-    truth, valid = frame.truth, frame.valid
+def measure(result: Result, frame: Frame) -> Measurement:
+    """Compare a filled field with the truth of its frame."""
+    flow, info, truth, valid = result.flow, result.info, frame.truth, frame.valid
     hidden: npt.NDArray[np.bool_] = valid & ~frame.mask
     return Measurement(
         epe=epe(flow, truth, valid),
@@ -123,6 +124,7 @@ def measure(flow: npt.NDArray[Any], frame: Frame, info: Info) -> Measurement:
         status=info["status"],
         threads=torch.get_num_threads(),
         given=float(frame.mask.mean()),
+        foresight=foresight_of(result, frame),
     )
 
 

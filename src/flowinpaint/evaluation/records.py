@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from flowinpaint.data.folder import MaskKind
 from flowinpaint.errors import InputError
+from flowinpaint.evaluation.foresight import Foresight
 from flowinpaint.io import StrPath
 from flowinpaint.masks.cases import PATTERNS, Case
 
@@ -61,7 +62,7 @@ class Measurement:
     epe: over all valid pixels, the given ones included; epe_unknown: over those not given, None if all are.
     fl: per cent off by more than 3 px and 5 %; over_1, over_3: off by more than 1 and 3 px. All three over all valid.
     threads: those of PyTorch, which the seconds depend on. given: the share of all pixels whose vector was given, None
-    in files of versions that did not keep it.
+    in files of versions that did not keep it. foresight: how well a method foresaw its errors, if it does.
     """
 
     epe: float
@@ -75,6 +76,7 @@ class Measurement:
     status: str
     threads: int
     given: float | None = None
+    foresight: Foresight | None = None
 
 
 @dataclass(frozen=True)
@@ -139,5 +141,8 @@ def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStor
 
 def record_of(values: dict[str, Any]) -> Record:
     """The record whose `asdict` was written as JSON."""
-    measured = None if values["measured"] is None else Measurement(**values["measured"])
+    measured = values["measured"]
+    if measured is not None:
+        foresight = measured.get("foresight")
+        measured = Measurement(**measured | {"foresight": foresight and Foresight.of_json(foresight)})
     return Record(RunKey(**values["key"]), measured, values["error"], values["notes"])

@@ -126,15 +126,25 @@ def as_json(
 def as_csv(records: Sequence[Record]) -> str:
     """One line per record, with a heading."""
     keys, measures = ([f.name for f in fields(kind)] for kind in (RunKey, Measurement))
+    measures.remove("foresight")
+    foreseen = ["expected_epe", "within_1", "confidence", "ause", "ause_distance"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*keys, *measures, "error", "notes"])
+    writer.writerow([*keys, *measures, *foreseen, "error", "notes"])
     for record in records:
         values = asdict(record.key) | {"parameters": parameters_text(record.key.parameters)}
         measured = {} if record.measured is None else asdict(record.measured)
         cells = [values[name] for name in keys] + [measured.get(name) for name in measures]
+        cells += _foresight_cells(record) or [None] * len(foreseen)
         writer.writerow([*cells, record.error, "; ".join(record.notes)])
     return text.getvalue()
+
+
+def _foresight_cells(record: Record) -> list[float]:
+    told = None if record.measured is None else record.measured.foresight
+    if told is None:
+        return []
+    return [told.expected, told.within_1, told.confidence, told.by_expected.ause, told.by_distance.ause]
 
 
 def as_markdown(records: Sequence[Record], scores: Sequence[Score], reference: str, settings: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from flowinpaint.evaluation.results_tables import (
     WIDEST,
     case_groups,
     dataset_table,
+    foresight_table,
     paper_table,
     readme_table,
     score_table,
@@ -49,8 +50,16 @@ that training does not get to. `flowinpaint zoom` draws the like of your own fra
 _PLOT_CAPTION = "*All densities that were measured; R at those that every data set has pixels enough for.*"
 
 
-def page_text(results: Results, plot: str | None, zoom: str | None) -> str:
-    """The page in Markdown; plot and zoom are links to its pictures, None where there is none."""
+_FORESIGHT = """\
+Networks also tell how far off they expect to be (`result.expected_error`), and how likely a vector is within 1 px
+(`result.confidence`). Means over all frames, and over the pixels that were not given. If pixels are removed in the
+order of what is expected, the largest first, the error of the rest falls; **AUSE** is the area between that curve and
+the one of an oracle that knows the errors, so 0 is best. Beside it stands that of the distance to the nearest given
+pixel."""
+
+
+def page_text(results: Results, plot: str | None, zoom: str | None, foresight: str | None) -> str:
+    """The page in Markdown; plot, zoom and foresight are links to its pictures, None where there is none."""
     parts = [
         "# Results",
         "*`flowinpaint results` writes this page and the table of the README from what `flowinpaint evaluate` "
@@ -76,6 +85,9 @@ def page_text(results: Results, plot: str | None, zoom: str | None) -> str:
             parts += [f"**{dataset or 'All data sets'}**", *tables] if tables else []
     if plot is not None:
         parts += ["## Over the density", f"![EPE and R over the density, on logarithmic axes]({plot})", _PLOT_CAPTION]
+    if foreseen := foresight_table(results):
+        parts += ["## How far off it may be", _FORESIGHT, foreseen]
+        parts += [] if foresight is None else [f"![Sparsification curves, and the oracle's]({foresight})"]
     parts += ["## Beside the paper's figures", _DIFFERENCES]
     for table in PAPER_TABLES:
         figure = "EPE (px), in brackets R" if table.figure == "epe" else "Fl (%)"

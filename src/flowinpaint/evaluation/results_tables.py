@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from flowinpaint.evaluation.finished import Results, short_names
+from flowinpaint.evaluation.foresight import Foresight, mean_foresight
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_METHODS, PaperTable
 from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.masks.cases import Case, case_text
@@ -54,6 +55,30 @@ def score_table(results: Results, cases: Sequence[Case], dataset: str | None) ->
     for case, name, digits in figures:
         columns.append(best_in_bold([_value(results, method, case, dataset, name) for method in methods], digits))
     return markdown_table(headings, list(zip(*columns, strict=True)))
+
+
+def foresight_table(results: Results) -> str:
+    """What methods that foresee their errors expected and what came, case by case, means over all frames; or ""."""
+    names = short_names(results.methods)
+    headings = ["method", "given", "EPE unknown", "expected", "within 1 px (%)", "confidence (%)", "AUSE", "distance's"]
+    rows = []
+    for method in results.methods:
+        for case in results.cases:
+            parts = foresights(results, method, case)
+            if parts:
+                mean = mean_foresight(parts)
+                shares = (f"{100 * share:.1f}" for share in (mean.within_1, mean.confidence))
+                areas = (f"{part.ause:.3f}" for part in (mean.by_expected, mean.by_distance))
+                rows.append(
+                    [names[method], case_text(case), f"{mean.error:.3f}", f"{mean.expected:.3f}", *shares, *areas]
+                )
+    return markdown_table(headings, rows) if rows else ""
+
+
+def foresights(results: Results, method: str, case: Case) -> list[Foresight]:
+    """How well a method foresaw its errors on each frame of a case; none if it does not."""
+    measured = [r.measured for r in results.records if (r.key.method, r.key.case) == (method, case)]
+    return [m.foresight for m in measured if m is not None and m.foresight is not None]
 
 
 def paper_table(results: Results, table: PaperTable, dataset: str | None) -> str:
