@@ -96,15 +96,12 @@ class DiffusionTensorModule(nn.Module):
         maps, seam = list[Tensor](), 0
         for k, skipped in ((4, x3), (3, x2), (2, x1), (1, x0)):
             # Each half is padded by itself; the layers behind it must know where the seam is.
-            y = torch.cat([relu(up(self._layer(f"dcnv{k}"), y, seam=seam)), skipped], 1)
+            y = torch.cat([relu(up(self.get_submodule(f"dcnv{k}"), y, seam=seam)), skipped], 1)
             if self.merge:
-                y = relu(conv(self._layer(f"mrg{k}"), y, seam=self.joined[k][0]))
+                y = relu(conv(self.get_submodule(f"mrg{k}"), y, seam=self.joined[k][0]))
             seam = self.seam(k)
-            maps.append(conv(self._layer(f"dt{k}"), y, seam=seam)[:, : self.out_channels])
+            maps.append(conv(self.get_submodule(f"dt{k}"), y, seam=seam)[:, : self.out_channels])
         return maps
-
-    def _layer(self, name: str) -> nn.Module:
-        return self.get_submodule(name)
 
 
 def _runs_on_tensor_cores(x: Tensor) -> bool:

@@ -21,7 +21,7 @@ from flowinpaint.neural.kernels.dtm_gpu_packing import (
     PackedParameters,
     forward_biases,
     forward_matrices,
-    padded,
+    halves_of,
     tap_columns,
 )
 
@@ -46,7 +46,7 @@ class PackedDtm:
                 f"{MOST_PREDICTED} are taken."
             )
         self.dtype, self.maps_dtype, self.channels = dtype, maps_dtype or dtype, dtm.out_channels
-        self._joined, self._merge = dtm.joined, dtm.merge
+        self._halves, self._merge = halves_of(dtm), dtm.merge
         self._weights = PackedParameters(dtm, forward_matrices, dtype)
         self._biases = PackedParameters(dtm, forward_biases, torch.float32)
 
@@ -75,7 +75,7 @@ class PackedDtm:
                 kept[name] = activation
             return activation
 
-        halves = {k: tuple(map(padded, sizes)) for k, sizes in self._joined.items()}
+        halves = self._halves
         joined = {k: x.new_empty(B, H >> k - 1, W >> k - 1, sum(sizes)) for k, sizes in halves.items()}
         up = {k: joined[k][..., : halves[k][0]] for k in joined}
         skipped = {k: joined[k][..., halves[k][0] :] for k in joined}

@@ -129,6 +129,11 @@ def padded(channels: int) -> int:
     return power * 3 // 4 if power > 32 and channels <= power * 3 // 4 else power
 
 
+def halves_of(dtm: DiffusionTensorModule) -> dict[int, list[int]]:
+    """The channels in memory of the two halves that each level joins."""
+    return {level: [padded(channels) for channels in sizes] for level, sizes in dtm.joined.items()}
+
+
 def tap_columns(out_channels: int) -> int:
     """The columns that nine taps to so many channels take in memory."""
     return -(-9 * out_channels // 16) * 16

@@ -19,7 +19,7 @@ from flowinpaint.integers import ceil_div, power_of_two
 from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.kernels import dtm_training_loops
 from flowinpaint.neural.kernels.dtm_gpu import PackedDtm, pieces
-from flowinpaint.neural.kernels.dtm_gpu_packing import PackedParameters, backward_matrices, flat, padded
+from flowinpaint.neural.kernels.dtm_gpu_packing import PackedParameters, backward_matrices, flat, halves_of
 from flowinpaint.neural.kernels.dtm_training_sums import GradientSums, block
 
 _COLUMNS = 64
@@ -79,7 +79,7 @@ class _Backward:
     def __init__(self, trainable: TrainableDtm) -> None:
         self.weights, self.sums, self.dtype = trainable.transposed, trainable.sums, trainable.gradients
         self.channels, self.merge = trainable.dtm.out_channels, trainable.dtm.merge
-        self.halves = {k: tuple(map(padded, sizes)) for k, sizes in trainable.dtm.joined.items()}
+        self.halves = halves_of(trainable.dtm)
 
     def run(self, x: Tensor, a: dict[str, Tensor], dz: list[Tensor]) -> list[Tensor]:
         """x, activations a and dz, the gradients of the maps from coarse to fine, to those of the parameters."""
