@@ -12,6 +12,7 @@ from flowinpaint.evaluation.speed_counts import (
     network_count,
     neuroexplicit_counts,
 )
+from flowinpaint.neural.levels import START_STEPS
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
@@ -63,6 +64,7 @@ def test_operations_of_the_diffusions_follow_steps_and_levels() -> None:
     for stage, steps, each in (("diffusion", FLOW_AWARE.steps, 28), ("first guess", FLOW_AWARE.guess_steps, 13)):
         visits = sum(n * size for n, size in zip(steps[::-1], pixels, strict=True))
         assert counts[stage].operations == 2 * each * visits
+    assert counts["start"].operations == 2 * 13 * START_STEPS * pixels[-1]
 
 
 def test_larger_images_have_more_levels_with_the_pull_start_only() -> None:
@@ -74,13 +76,14 @@ def test_larger_images_have_more_levels_with_the_pull_start_only() -> None:
 def test_the_paper_has_no_guess() -> None:
     assert "first guess" not in by_stage(PAPER, 64, 64)
     assert by_stage(FLOW_AWARE, 64, 64).keys() == {
-        "pyramid", "first guess", "input", "network", "edge weights", "diffusion",
+        "pyramid", "start", "first guess", "input", "network", "edge weights", "diffusion",
     }  # fmt: skip
 
 
 def test_only_the_diffusions_move_more_step_by_step() -> None:
     counts = by_stage(FLOW_AWARE, 96, 80)
-    assert {stage for stage, count in counts.items() if count.stepwise > count.bytes} == {"first guess", "diffusion"}
+    moving_more = {stage for stage, count in counts.items() if count.stepwise > count.bytes}
+    assert moving_more == {"start", "first guess", "diffusion"}
     weights_in_half, weights_in_float = (by_stage(FLOW_AWARE, 96, 80, element)["diffusion"] for element in (2, 4))
     assert weights_in_float.bytes - weights_in_half.bytes == 8 * sum(level_sizes(96, 80, 4))
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from flowinpaint.diffusion.pyramid import build_pyramid, downsample_known, pull
+from flowinpaint.diffusion.pyramid import Level, build_pyramid, pull
 from flowinpaint.errors import InputError
-from flowinpaint.neural.first_guess import CLIP, first_guess, known_statistics, normalised
+from flowinpaint.neural.first_guess import CLIP, first_guess, known_statistics, normalised, pull_start
 from flowinpaint.neural.levels import extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
@@ -131,11 +131,24 @@ def test_pull_keeps_what_is_known_and_averages_the_rest() -> None:
     assert u[..., 0, 0] < u[..., 4, 5]
 
 
+def test_the_start_is_what_is_known_nearby() -> None:
+    f, c = torch.zeros(1, 1, 20, 30, dtype=torch.float64), torch.zeros(1, 1, 20, 30, dtype=torch.float64)
+    f[..., 10:, 15:] = 8
+    c[..., 10:, :] = 1  # 0 to the left and 8 to the right; nothing is known of the upper half
+    u = pull_start(Level(torch.zeros(1, 3, 20, 30), f, c))
+    assert torch.equal(u[..., 10:, :], f[..., 10:, :])
+    assert u[..., :10, :8].max() < 2.5
+    assert u[..., :10, -8:].min() > 5.5
+    padded = torch.nn.functional.pad(u, (1, 1, 1, 1), mode="replicate")
+    around = padded[..., :-2, 1:-1] + padded[..., 2:, 1:-1] + padded[..., 1:-1, :-2] + padded[..., 1:-1, 2:]
+    assert (around / 4 - u)[..., :10, :].abs().max() < 0.05  # nearly harmonic
+
+
 def test_the_guess_is_isotropic_diffusion_and_settles_to_the_mean_of_neighbours() -> None:
     _, mask, flow = inputs(30, 45, density=0.3)
     c = mask.double()
     levels = build_pyramid(torch.zeros(2, 3, 30, 45).double(), flow, c, 4)[::-1]
-    start = pull(*downsample_known(levels[0].f, levels[0].c))
+    start = pull_start(levels[0])
     guess = first_guess(start, levels, [5, 15, 60, 400])
     padded = torch.nn.functional.pad(guess, (1, 1, 1, 1), mode="replicate")
     around = padded[..., :-2, 1:-1] + padded[..., 2:, 1:-1] + padded[..., 1:-1, :-2] + padded[..., 1:-1, 2:]

@@ -6,7 +6,7 @@ if nothing but the following stays on the chip:
 - the network layer by layer: each layer reads what it needs once, its weights included, and writes its result once, in
   the network's type; no concatenation is written, and channels are not padded;
 - a cycle of diffusion steps in one go: what it starts from, the edge weights (in the network's type) and the known
-  pixels (a byte each) are read once and the result is written once, in float32. `stepwise` is what the two diffusions
+  pixels (a byte each) are read once and the result is written once, in float32. `stepwise` is what the diffusions
   would move if every step went through memory instead: two iterates, edge weights and known pixels read, one written.
 
 A cache can do better than this where it holds a whole layer, so the floor is a yardstick and no law of nature.
@@ -20,7 +20,7 @@ from itertools import pairwise
 from torch import nn
 
 from flowinpaint.neural.dtm import STRIDE
-from flowinpaint.neural.levels import extended_size, levels_of, per_level
+from flowinpaint.neural.levels import START_STEPS, extended_size, levels_of, per_level
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
 FLOAT = 4
@@ -69,9 +69,13 @@ def neuroexplicit_counts(model: Neuroexplicit, height: int, width: int, element:
     padded = _padded(height) * _padded(width)
     weights = 4 * element
     counts = [_pyramid(sizes, level_sizes(height, width) if config.start == "pull" else sizes, channels)]
+    if config.start == "pull":
+        counts.append(_cycles("start", sizes[-1:], [START_STEPS], channels, ISOTROPIC_OPERATIONS, 0))
     inputs, seen = IMAGE, FLOAT * IMAGE
     if config.flow_aware:
-        counts.append(_cycles("first guess", sizes, config.guess_steps, channels, ISOTROPIC_OPERATIONS, 0))
+        counts.append(
+            _cycles("first guess", sizes, per_level(config.guess_steps, levels), channels, ISOTROPIC_OPERATIONS, 0)
+        )
         # The guess once, the given vectors twice: for their mean, then for the mean deviation from it.
         seen += FLOAT * channels + 2 * (FLOAT * channels + FLAG) + FLAG
         inputs = model.dtm.cnv0.in_channels
@@ -79,7 +83,7 @@ def neuroexplicit_counts(model: Neuroexplicit, height: int, width: int, element:
     counts.append(network_count(model, height, width, element))
     pixels = sum(sizes)
     counts.append(_once("edge weights", WEIGHT_OPERATIONS * pixels, (element * config.predicted + weights) * pixels))
-    counts.append(_cycles("diffusion", sizes, config.steps, channels, STEP_OPERATIONS, weights))
+    counts.append(_cycles("diffusion", sizes, per_level(config.steps, levels), channels, STEP_OPERATIONS, weights))
     return counts
 
 
@@ -114,11 +118,9 @@ def _pyramid(sizes: list[int], all_sizes: list[int], channels: int) -> Count:
     return _once("pyramid", 2 * channels * sum(all_sizes), given + down + _starts(all_sizes[len(sizes) :], channels))
 
 
-def _cycles(
-    stage: str, sizes: list[int], steps: tuple[int, ...], channels: int, operations: int, weights: int
-) -> Count:
-    """Diffusion from coarse to fine; weights: bytes of a pixel's edge weights."""
-    visits = sum(n * size for n, size in zip(reversed(per_level(steps, len(sizes))), sizes, strict=True))
+def _cycles(stage: str, sizes: list[int], steps: list[int], channels: int, operations: int, weights: int) -> Count:
+    """Diffusion: sizes from fine to coarse, steps from coarse to fine; weights: bytes of a pixel's edge weights."""
+    visits = sum(n * size for n, size in zip(reversed(steps), sizes, strict=True))
     start = _starts(sizes, channels)
     stepwise = start + visits * (3 * FLOAT * channels + FLAG + weights)
     return Count(stage, operations * channels * visits, start + weights * sum(sizes), stepwise)

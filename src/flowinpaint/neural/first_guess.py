@@ -1,4 +1,4 @@
-"""What the network of a flow-aware model sees of the field: a first guess by isotropic diffusion, normalised."""
+"""Isotropic diffusion: where the pull start begins, and the first guess that a flow-aware network sees, normalised."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.fsi_function import kernels_for
-from flowinpaint.diffusion.pyramid import Level, refine
+from flowinpaint.diffusion.fsi_function import inpainting_cycle, kernels_for
+from flowinpaint.diffusion.pyramid import Level, pull, refine
+from flowinpaint.neural.levels import START_STEPS
 
 GUESS_CHANNELS = 2
 CLIP = 6.0
@@ -17,16 +18,25 @@ RELATIVE_FLOOR = 1e-6
 """The least mean deviation, as a share of the mean vector's size: below lies the rounding of a constant field."""
 
 
+def pull_start(coarsest: Level) -> Tensor:
+    """Where the coarsest level starts, (B, C, h, w): pulled up from one pixel, then nearly harmonic.
+
+    What no edge lets through keeps this start. It should be what is known nearby, and not the mean of all.
+    """
+    u = pull(coarsest.f, coarsest.c)
+    weights = u.new_tensor([0.25, 0.25, 0, 0]).view(1, -1, 1, 1).expand(len(u), -1, *u.shape[-2:])
+    return inpainting_cycle(u, coarsest.f, coarsest.c, weights, START_STEPS)
+
+
 @torch.no_grad()
-def first_guess(u: Tensor | None, levels: Sequence[Level], steps: Sequence[int]) -> Tensor:
+def first_guess(u: Tensor, levels: Sequence[Level], steps: Sequence[int]) -> Tensor:
     """Isotropic diffusion from coarse to fine, one FSI cycle a level: the field (B, C, H, W) of the finest level.
 
-    levels and steps go from coarse to fine; u is where the coarsest starts, or None for zero where unknown.
+    levels and steps go from coarse to fine; u (B, C, h, w) is where the coarsest starts.
     """
-    for level, count in zip(levels, steps, strict=True):
-        u = level.f if u is None else refine(u, level.f, level.c)
+    for k, (level, count) in enumerate(zip(levels, steps, strict=True)):
+        u = refine(u, level.f, level.c) if k else u
         u = kernels_for(u.device).diffuse(u, level.c > 0, None, count)
-    assert u is not None
     return u
 
 

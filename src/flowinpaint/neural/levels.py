@@ -12,6 +12,9 @@ from flowinpaint.neural.model_config import LEVELS, NeuroexplicitConfig
 COARSEST_SIDE = 32
 """With the pull start the coarsest level is not longer than this, unless the network's own four levels end before."""
 
+START_STEPS = 40
+"""Steps of isotropic diffusion from which the coarsest level starts with the pull start: half way across it."""
+
 Known = tuple[Tensor, Tensor]
 """A level's f (B, C, h, w) and known (B, 1, h, w) bool."""
 

@@ -31,7 +31,7 @@ class NeuroexplicitConfig:
     confidence: the network also predicts how far off the result is.
     flow_aware: the network also sees the mask and a first guess of the field, made by isotropic diffusion.
     start: "zero", unknown pixels of the coarsest of four levels start at zero, as in the paper; "pull", they start
-    from still coarser levels, down to one pixel, and larger images have more levels.
+    from still coarser levels, down to one pixel, smoothed by isotropic diffusion, and larger images have more levels.
     time_step: "bound" is the paper's τ = 1 / (4 (1 - min α)), the minimum being over the image; "quarter" is τ = 1/4,
     stable for every α, and a pixel's weights then depend on its surroundings alone.
     direction_floor: beside ‖v‖² where directions are normalised. In the paper's code it is next to nothing, and where v

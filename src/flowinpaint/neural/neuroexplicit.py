@@ -13,9 +13,7 @@ from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.pyramid import (
     Level,
     build_pyramid,
-    downsample_known,
     image_pyramid,
-    pull,
     refine,
     upsample,
 )
@@ -23,7 +21,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.neural.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks
 from flowinpaint.neural.dtm import STRIDE, DiffusionTensorModule
 from flowinpaint.neural.filled import Filled
-from flowinpaint.neural.first_guess import GUESS_CHANNELS, first_guess, normalised
+from flowinpaint.neural.first_guess import GUESS_CHANNELS, first_guess, normalised, pull_start
 from flowinpaint.neural.inference.choice import Engines
 from flowinpaint.neural.levels import extend, extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD, LEVELS, NeuroexplicitConfig
@@ -97,13 +95,12 @@ class Neuroexplicit(nn.Module):
         image, flow, c = (extend(x, *extended_size(H, W, count)) for x in (image, flow, c))
         with torch.autocast(flow.device.type, enabled=False):
             levels = build_pyramid(image.to(flow.dtype), flow, c, count)[::-1]
-            u = pull(*downsample_known(levels[0].f, levels[0].c)) if self.config.start == "pull" else None
+            u = pull_start(levels[0]) if self.config.start == "pull" else levels[0].f
             hints = self._hints(u, levels) if self.config.flow_aware else None
         z, log_error = self._split(self.predict(image, hints, count))
         with torch.autocast(flow.device.type, enabled=False):
-            for index, (level, map_of_level) in enumerate(zip(levels, z, strict=True), LEVELS - count):
-                u = self._diffuse(self._start(u, level), level, map_of_level, max(index, 0))
-        assert u is not None
+            for k, (level, map_of_level) in enumerate(zip(levels, z, strict=True)):
+                u = self._diffuse(self._start(u, level) if k else u, level, map_of_level, max(k + LEVELS - count, 0))
         return Filled(u[..., :H, :W], None if log_error is None else log_error[..., :H, :W])
 
     def predict(self, image: Tensor, hints: Tensor | None = None, levels: int = LEVELS) -> list[Tensor]:
@@ -167,16 +164,14 @@ class Neuroexplicit(nn.Module):
         predicted = self.config.predicted
         return [z[:, :predicted] for z in maps], maps[-1][:, predicted:].float()
 
-    def _hints(self, start: Tensor | None, levels: list[Level]) -> Tensor:
+    def _hints(self, start: Tensor, levels: list[Level]) -> Tensor:
         """What a flow-aware network sees beside the image, (B, 3, H, W): the normalised guess, and the mask."""
         guess = first_guess(start, levels, per_level(self.config.guess_steps, len(levels)))
         _, f, c = levels[-1]
         return torch.cat([normalised(guess, f, c), c], 1)
 
-    def _start(self, u: Tensor | None, level: Level) -> Tensor:
+    def _start(self, u: Tensor, level: Level) -> Tensor:
         """Where a level's diffusion starts from the result u of the coarser one."""
-        if u is None:
-            return level.f
         if self.config.start == "pull":
             return refine(u, level.f, level.c)
         # In the paper the given vectors enter only after the first step.

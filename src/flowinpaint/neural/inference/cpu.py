@@ -21,7 +21,7 @@ from flowinpaint.neural.first_guess import normalised
 from flowinpaint.neural.inference.tiles import tiled_maps
 from flowinpaint.neural.kernels.dtm_cpu import PackedDtm, fastest_dtype
 from flowinpaint.neural.kernels.edge_weights_cpu import edge_weights
-from flowinpaint.neural.levels import Known, extend, extended_size, levels_of, per_level
+from flowinpaint.neural.levels import START_STEPS, Known, extend, extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import LEVELS
 from flowinpaint.neural.process import predicts_all
 
@@ -62,7 +62,9 @@ class CpuInference:
 
     def _coarsest(self, level: Known) -> Tensor:
         f, known = level
-        return pull(f, known) if self.config.start == "pull" else torch.where(known, f, 0)
+        if self.config.start == "pull":
+            return diffuse(pull(f, known), known, None, START_STEPS)
+        return torch.where(known, f, 0)
 
     def _guess(self, start: Tensor, levels: list[Known]) -> Tensor | None:
         """The first guess (B, C, H, W), if the network wants one."""

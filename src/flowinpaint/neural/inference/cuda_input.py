@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels.fsi_gpu import diffuse_levels
+from flowinpaint.diffusion.kernels.fsi_gpu import diffuse, diffuse_levels
 from flowinpaint.diffusion.kernels.pyramid_gpu import pull, push
 from flowinpaint.neural.kernels.dtm_input_gpu import dtm_input, known_sums
-from flowinpaint.neural.levels import Known, extend, extended_size, levels_of, per_level
+from flowinpaint.neural.levels import START_STEPS, Known, extend, extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD, NeuroexplicitConfig
 
 
@@ -26,7 +26,9 @@ def prepare(
     if size != (H, W):
         image, known, flow = (extend(x, *size) for x in (image, known, flow))
     levels = push(flow, known, count)[::-1]
-    start = pull(*levels[0]) if config.start == "pull" else levels[0][0]
+    start = levels[0][0]
+    if config.start == "pull":
+        start = diffuse(pull(*levels[0]), levels[0][1], None, START_STEPS)
     if not config.flow_aware:
         return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, dtype=dtype), levels, start
     guess = diffuse_levels(start, levels, [None] * count, per_level(config.guess_steps, count))
