@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import signal
 import time
@@ -47,6 +48,29 @@ def stop_after(step: int, number: int = signal.SIGINT) -> Listener:
 
 def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_run_begins_with_weights_and_resumes_without_them(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    other = tiny(model={"steps": [1, 2, 3, 4]}).model
+    begun = Neuroexplicit(other)
+    fi.save_model(begun, tmp_path / "begun.safetensors")
+    weights = str(tmp_path / "begun.safetensors")
+    still = tiny(optimiser={"weights": weights, "lr": 1e-12}, schedule={"steps": 2})
+    run(still, tmp_path / "run")
+    after = fi.load_model(tmp_path / "run" / "model.safetensors", "cpu")
+    assert after.config == still.model != other
+    for name, value in begun.state_dict().items():
+        torch.testing.assert_close(after.state_dict()[name], value)
+    (tmp_path / "begun.safetensors").unlink()
+    longer = dataclasses.replace(still, schedule=dataclasses.replace(still.schedule, steps=3))
+    assert run(longer, tmp_path / "run", resume=True).step == 3
+
+
+def test_weights_of_other_layers_are_refused(tmp_path: Path) -> None:
+    fi.save_model(Neuroexplicit(tiny(model={"width": 3}).model), tmp_path / "other.safetensors")
+    with pytest.raises(InputError, match=r"optimiser\.weights: .*other layers.*cnv0"):
+        run(tiny(optimiser={"weights": str(tmp_path / "other.safetensors")}), tmp_path / "run")
 
 
 def test_a_run_leaves_a_model_that_loads_and_fills(tmp_path: Path) -> None:

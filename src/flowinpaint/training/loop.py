@@ -13,7 +13,9 @@ from pathlib import Path
 
 import torch
 
+from flowinpaint.errors import InputError
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.weights import read_model
 from flowinpaint.training.checkpoint import Checkpoint, read_newest, restore
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.config_file import check_same_run
@@ -90,11 +92,21 @@ def build_step(config: TrainingConfig, world: World, saved: Checkpoint | None = 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.data.seed)
         model = Neuroexplicit(config.model)
+    if config.optimiser.weights and not saved:
+        _take_weights(model, config.optimiser.weights)
     compiled = world.device.type == "cuda" and config.run.compile
     training = TrainingStep(model, open_source(config.data, world, step, compiled), config, world, step)
     if saved:
         restore(training.state(), saved.tensors)
     return training
+
+
+def _take_weights(model: Neuroexplicit, path: str) -> None:
+    """Begin with the weights of a file, whose model may differ in what has none, as its steps."""
+    tensors, own = read_model(path).state_dict(), model.state_dict()
+    if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
+        raise InputError(f"optimiser.weights: {path} holds other layers than [model] has: {differing[0]}.")
+    model.load_state_dict(tensors)
 
 
 def _read_saved(folder: RunFolder, config: TrainingConfig, listener: Listener) -> Checkpoint:
