@@ -1,8 +1,20 @@
 import math
 
+import pytest
 import torch
+from torch import Tensor
+from torch.nn.functional import grid_sample
 
-from flowinpaint.data.camera_picture import Light, draw_exposure, draw_light, expose, gaussian, illuminate, smear
+from flowinpaint.data.camera_picture import (
+    SMEAR_TAPS,
+    Light,
+    draw_exposure,
+    draw_light,
+    expose,
+    gaussian,
+    illuminate,
+    smear,
+)
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.diffusion.tensor import gaussian_blur
 from flowinpaint.draws import Draws
@@ -18,18 +30,94 @@ def test_gaussian_blurs_each_image_by_its_own_deviation() -> None:
     torch.testing.assert_close(blurred[1:][inner], gaussian_blur(image[1:], 1.4)[inner], atol=2e-3, rtol=0)
 
 
+def smeared(image: Tensor, flow: Tensor, shutter: float = 0.5, delay: float = 0.0, longest: float = 12.0) -> Tensor:
+    return smear(image, flow, torch.tensor([shutter]), torch.tensor([delay]), longest)
+
+
+def moving_square(speed: float) -> tuple[Tensor, Tensor, Tensor]:
+    """A bright square, columns and rows 20 to 43 of 64, that moves to the right over a still, dark texture."""
+    image = 0.1 * torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    flow = torch.zeros(1, 2, 64, 64)
+    image[..., 20:44, 20:44] = 1
+    flow[:, 0, 20:44, 20:44] = speed
+    return image, flow, smeared(image, flow)
+
+
 def test_smearing_follows_the_flow_and_keeps_constants() -> None:
     image = torch.zeros(1, 3, 21, 21)
     image[..., 10, 10] = 1
     flow = torch.zeros(1, 2, 21, 21)
     flow[:, 0] = 12
-    smeared = smear(image, flow, torch.tensor([0.5]), 12.0)[0, 0]
-    assert smeared[10].sum() > 0.99
-    assert (smeared[10] > 0).sum() >= 6
-    assert smeared[9].sum() < 1e-5
-    torch.testing.assert_close(smear(image + 1, flow * 9, torch.tensor([0.0]), 12.0), image + 1)
-    long = smear(image, flow * 100, torch.tensor([1.0]), 4.0)[0, 0]
+    line = smeared(image, flow)[0, 0]
+    assert line[10].sum() > 0.99
+    assert (line[10] > 0).sum() >= 6
+    assert line[9].sum() < 1e-5
+    long = smeared(image, flow * 100, 1.0, longest=4.0)[0, 0]
     assert (long[10] > 1e-3).nonzero().flatten().tolist()[0] >= 7  # at most 4 px, two to each side
+    wild = 9 * torch.randn(1, 2, 21, 21, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(smeared(torch.full_like(image, 0.7), wild, delay=0.3), torch.full_like(image, 0.7))
+
+
+@pytest.mark.parametrize("delay", [0.0, -0.5, 0.3])
+def test_a_closed_shutter_changes_no_bit(delay: float) -> None:
+    image, flow, _ = moving_square(24.0)
+    assert torch.equal(smeared(image, flow, 0.0, delay), image)
+
+
+@pytest.mark.parametrize("delay", [0.0, -0.5, 0.25, 0.5])
+@pytest.mark.parametrize("path", [(6.0, 0.0), (-6.0, 6.0), (0.0, 12.0)])
+def test_constant_motion_is_a_mean_along_it_that_the_delay_moves(path: tuple[float, float], delay: float) -> None:
+    image = torch.rand(1, 3, 48, 48, generator=torch.Generator().manual_seed(0))
+    flow = 2 * torch.tensor(path).view(1, 2, 1, 1).expand(1, 2, 48, 48)
+    blurred = smeared(image, flow, delay=delay)
+    times = [i / (SMEAR_TAPS - 1) - 0.5 + delay for i in range(SMEAR_TAPS)]
+    y, x = torch.meshgrid(torch.arange(48.0), torch.arange(48.0), indexing="ij")
+    grids = [torch.stack([x - s * path[0], y - s * path[1]], -1) * (2 / 47) - 1 for s in times]
+    seen = [grid_sample(image, grid[None], padding_mode="border", align_corners=True) for grid in grids]
+    torch.testing.assert_close(blurred, torch.stack(seen).mean(0), atol=2e-5, rtol=0)
+
+
+def test_what_moves_is_smeared_over_what_does_not() -> None:
+    image, _, blurred = moving_square(24.0)  # a path of 12 px, 6 to each side
+    row = blurred[0, 0, 32]
+    for inner in (row[12:28], row[36:52].flip(0)):  # from 8 px outside to 8 px inside, at either border
+        assert (inner.diff() >= -0.1).all()
+        torch.testing.assert_close(inner[[7, 8]].mean(), torch.tensor(0.52), atol=0.03, rtol=0)
+        assert 0.1 < inner[4] < 0.4
+        assert 0.6 < inner[11] < 0.9
+    assert torch.equal(blurred[..., :13], image[..., :13])
+    assert torch.equal(blurred[..., 51:], image[..., 51:])
+    assert torch.equal(blurred[..., :20, :], image[..., :20, :])  # nothing moves across its upper border
+    assert (row[27:37] == 1).all()
+
+
+def test_what_is_still_shows_its_own_texture_beside_what_moves() -> None:
+    image, flow, _ = moving_square(24.0)
+    image[..., 20:44, 20:44] = 0
+    still = smeared(image, flow)[..., 20:44, 10:20]
+    share = still / image[..., 20:44, 10:20]
+    assert (share.std((0, 1, 2)) < 1e-4).all()  # the texture of each column, darker the nearer to the square
+
+
+@pytest.mark.parametrize("delay", [-0.5, -0.25, 0.25, 0.5])
+def test_a_later_exposure_sees_things_farther_along_their_motion(delay: float) -> None:
+    image, flow, _ = moving_square(24.0)
+    middle, moved = smeared(image, flow)[0, 0, 32], smeared(image, flow, delay=delay)[0, 0, 32]
+    length = round(12 * delay)
+    torch.testing.assert_close(moved[13 + length : 51 + length], middle[13:51], atol=0.1, rtol=0)
+    assert torch.equal(moved[: 13 + length], image[0, 0, 32, : 13 + length])
+    assert torch.equal(moved[51 + length :], image[0, 0, 32, 51 + length :])
+
+
+def test_slow_things_are_not_smeared_farther_than_they_move() -> None:
+    image = torch.zeros(1, 3, 9, 64)
+    flow = torch.zeros(1, 2, 9, 64)
+    image[..., 28:36] = 1
+    flow[:, 0, :, 28:36] = 4
+    flow[:, 0, :, 44:] = 24
+    row = smeared(image, flow)[0, 0, 4]
+    assert (row[:27] == 0).all()
+    assert (row[37:40] == 0).all()
 
 
 def test_shadows_darken_some_of_the_image_with_a_hard_edge() -> None:

@@ -177,6 +177,8 @@ def test_largest_motion() -> None:
         ({"groups": (1.5, 3)}, "groups"),
         ({"wobble": (1.0,)}, "wobble"),
         ({"box": 0.6, "bar": 0.6}, "box"),
+        ({"exposure_shift": 0.6}, "exposure_shift"),
+        ({"longest_blur": 0.0}, "longest_blur"),
     ],
 )
 def test_refuses_bad_configurations(fields: dict[str, Any], name: str) -> None:

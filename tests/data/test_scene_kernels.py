@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.data.camera_picture import smear
 from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.scene_plan import SMOOTH_FIELDS, ScenePlan, draw_plan
@@ -14,6 +15,7 @@ from flowinpaint.draws import normal_field
 from scene_bank import tiny_bank
 
 scene_gpu = pytest.importorskip("flowinpaint.data.kernels.scene_gpu")
+columns = pytest.importorskip("flowinpaint.data.kernels.scene_gpu_loops")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 FEW: dict[str, Any] = {"most_objects": 4, "objects": (2, 4), "groups": (2, 4)}
 
@@ -72,6 +74,40 @@ def test_blur_what_the_plan_says(what: str) -> None:
     torch.testing.assert_close(own[0], sharp[0], atol=1e-4, rtol=0)
     torch.testing.assert_close(own, image, atol=1e-4, rtol=0)
     assert (own[1] - sharp[1]).abs().mean() > 0.001
+
+
+def test_smear_as_the_generator_in_pytorch() -> None:
+    """A closed shutter, then one open around, before and after the instant, over two squares and a slanted ground."""
+    random = torch.Generator().manual_seed(0)
+    image, flow = torch.rand(4, 3, 40, 72, generator=random), torch.zeros(4, 2, 40, 72)
+    flow[:, 0] = torch.linspace(-3, 5, 40)[:, None]
+    flow[:, :, 8:24, 10:30] = torch.tensor([23.0, -7.0])[:, None, None]
+    flow[:, :, 20:34, 36:37] = torch.tensor([3.0, 90.0])[:, None, None]
+    image, flow = image.to(DEVICE), flow.to(DEVICE)
+    shutter, delay = torch.tensor([[0.0, 0.5, 0.4, 0.3], [0.1, 0.0, -0.5, 0.23]], device=DEVICE)
+    numbers = torch.zeros(4, columns.NUMBERS.value, device=DEVICE)
+    numbers[:, columns.SHUTTER.value], numbers[:, columns.DELAY.value] = shutter, delay
+    pictures, rows = torch.stack([image, torch.full_like(image, -1)]), torch.full_like(image, -1)
+    grid, shape = scene_gpu._tiles(4, 40, 72, 16, 32), (16, 32)
+    loops = scene_gpu.picture_gpu_loops
+    loops.fastest_in_rows[grid](flow, numbers, rows, 12.0, 40, 72, *shape)
+    loops.smear[grid](pictures, flow, rows, numbers, 12.0, 4, 40, 72, *shape)
+    expected = smear(image, flow, shutter, delay, 12.0)
+    assert torch.equal(expected[0], image[0])
+    assert (pictures[1, 0] == -1).all()
+    assert (rows[0] == -1).all()
+    torch.testing.assert_close(pictures[1, 1:], expected[1:], atol=1e-4, rtol=0)
+    assert ((expected - image).abs().mean((1, 2, 3)) > 0.01).tolist() == [False, True, True, True]
+
+
+def test_the_table_holds_when_the_shutter_is_open() -> None:
+    _, plan = planned(64, (16, 16), **FEW | {"motion_blur": 1.0, "exposure_shift": 0.2})
+    numbers = scene_gpu.pack(plan).numbers
+    assert numbers.shape[1] == columns.NUMBERS.value
+    own = {columns.SHUTTER: plan.shutter, columns.DELAY: plan.delay, columns.BLUR: plan.blur}
+    assert all(torch.equal(numbers[:, column.value], number) for column, number in own.items())
+    assert -0.2 <= plan.delay.min() < -0.15
+    assert 0.15 < plan.delay.max() <= 0.2
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,10 @@ from flowinpaint.draws import Draws, normal_field
 
 BLUR_RADIUS = 5
 SMEAR_TAPS = 7
+SMEAR_STRIDE = 2
+"""Every so many pixels the longest path around a pixel is looked for."""
+SMEAR_SLACK = 1.1
+"""How much farther than it moves a thing is seen: motion that changes little with the place is blurred as a whole."""
 _ONE = (1, 1, 1)
 
 
@@ -60,23 +65,54 @@ def gaussian(image: Tensor, sigma: Tensor) -> Tensor:
     return F.conv2d(planes, kernel[:, None, :, None], groups=B * C).view(B, C, H, W)
 
 
-def smear(image: Tensor, flow: Tensor, shutter: Tensor, longest: float) -> Tensor:
-    """Average (B, 3, H, W) along the motion of each pixel while the shutter (B,), a share of the time, is open."""
+def smear(image: Tensor, flow: Tensor, shutter: Tensor, delay: Tensor, longest: float) -> Tensor:
+    """What a shutter sees that is open for a share (B,) of the time of the flow, of pictures (B, 3, H, W).
+
+    During the exposure things move by paths v = shutter · flow, of at most `longest` px. Its middle lies delay (B,), a
+    share of it in [-1/2, 1/2], after the instant of the flow, so it lasts from s = delay - 1/2 to s = delay + 1/2. At s
+    there is at x what was at p = x - s N(x) at the instant, N(x) being the longest path around x, provided that either
+    of them gets so far on that side of the instant: |s| |N(x)| <= |delay ± 1/2| max(|v(p)|, |v(x)|), + for s > 0. Else
+    x is as it was. So motion that is the same everywhere moves a picture blurred along it by delay · v.
+    """
     H, W = image.shape[-2:]
-    path = flow * shutter[:, None, None, None]
-    length = torch.sqrt(path.square().sum(1, keepdim=True))
-    path = path * (longest / length.clamp(min=longest))
+    shutter, delay = shutter[:, None, None], delay[:, None, None]
+    around = _fastest(_fastest(flow, delay, longest).mT, delay, longest).mT
+    around = around * (shutter * longest / (shutter * _length(around)).clamp(min=longest))[:, None]
+    length, own = _length(around), (shutter * _length(flow)).clamp(max=longest)
     x = torch.arange(W, device=image.device, dtype=image.dtype)
     y = torch.arange(H, device=image.device, dtype=image.dtype)[:, None]
-    total = torch.zeros_like(image)
+    change = torch.zeros_like(image)
     for i in range(SMEAR_TAPS):
-        t = i / (SMEAR_TAPS - 1) - 0.5
-        gx = (x + t * path[:, 0] + 0.5) * (2 / W) - 1
-        gy = (y + t * path[:, 1] + 0.5) * (2 / H) - 1
-        total = total + F.grid_sample(
-            image, torch.stack([gx, gy], -1), mode="bilinear", padding_mode="border", align_corners=False
-        )
-    return total / SMEAR_TAPS
+        s = i / (SMEAR_TAPS - 1) - 0.5 + delay
+        u, v = x - s * around[:, 0], y - s * around[:, 1]
+        row, column = (v + 0.5).long().clamp(0, H - 1), (u + 0.5).long().clamp(0, W - 1)
+        there = own.flatten(1).gather(1, (row * W + column).flatten(1)).view_as(own)
+        way = s.abs() * length
+        limit = torch.where(s > 0, 0.5 + delay, 0.5 - delay) * torch.maximum(there, own) * SMEAR_SLACK
+        grid = torch.stack([(u + 0.5) * (2 / W) - 1, (v + 0.5) * (2 / H) - 1], -1)
+        seen = F.grid_sample(image, grid, mode="bilinear", padding_mode="border", align_corners=False)
+        change = change + torch.where(((way > 0) & (way <= limit))[:, None], seen - image, 0)
+    return image + change / SMEAR_TAPS
+
+
+def _length(vectors: Tensor) -> Tensor:
+    return torch.sqrt(vectors.square().sum(1))
+
+
+def _fastest(flow: Tensor, delay: Tensor, longest: float) -> Tensor:
+    """The longest vectors along rows, the first of equal ones, of every second pixel as far as an exposure reaches."""
+    steps = torch.ceil((0.5 + delay.abs()) * longest / SMEAR_STRIDE)
+    most, W = math.ceil(longest / SMEAR_STRIDE), flow.shape[-1]
+    padded = F.pad(flow, (SMEAR_STRIDE * most, SMEAR_STRIDE * most, 0, 0), mode="replicate")
+    squares = padded.square().sum(1)
+    best, length = torch.zeros_like(flow), torch.zeros_like(flow[:, 0])
+    for i in range(-most, most + 1):
+        start = SMEAR_STRIDE * (most + i)
+        other = squares[..., start : start + W]
+        longer = (other > length) & (steps >= abs(i))
+        length = torch.where(longer, other, length)
+        best = torch.where(longer[:, None], padded[..., start : start + W], best)
+    return best
 
 
 def expose(image: Tensor, exposure: Exposure) -> Tensor:

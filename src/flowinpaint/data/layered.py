@@ -89,7 +89,7 @@ class LayeredFlow(nn.Module):
         image = illuminate(image, plan.light, self.config.shading * smooth["shade"], smooth["clouds"])
         (unsharp,) = pick(plan.unsharp[..., None], seen.solid)
         image = torch.lerp(image, gaussian(image, plan.defocus), unsharp[:, None])
-        image = smear(image, flow, plan.shutter, self.config.longest_blur)
+        image = smear(image, flow, plan.shutter, plan.delay, self.config.longest_blur)
         image = gaussian(image, plan.blur)
         return expose(image, plan.exposure), flow
 

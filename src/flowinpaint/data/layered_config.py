@@ -132,6 +132,8 @@ class LayeredConfig:
     defocus_blur: Range = (0.8, 2.5)
     motion_blur: float = 0.3
     shutter: Range = (0.1, 0.5)
+    exposure_shift: float = 0.25
+    """The most that the middle of the exposure lies before or after the instant of the flow, as a share of it."""
     longest_blur: float = 12.0
     blur: Range = (0.25, 1.2)
     gamma: float = 0.35
@@ -148,6 +150,8 @@ class LayeredConfig:
             raise InputError(f"wobble is {self.wobble}; three amplitudes are taken.")
         if self.groups[1] > 256:
             raise InputError(f"groups is {self.groups}; up to 256 are taken.")
+        if self.exposure_shift > 0.5:
+            raise InputError(f"exposure_shift is {self.exposure_shift}; up to 0.5, the ends of the exposure, is taken.")
         if self.box + self.ring + self.bar + self.cutout > 1 + 1e-9:
             raise InputError("box, ring, bar, cutout: their chances add up to more than 1.")
 
@@ -180,7 +184,7 @@ _LIMITS = {
     **dict.fromkeys(
         ("radius", "texture_scale", "photo_scale", "bar_aspect", "ring_width", "inverse_depth"), Limit.POSITIVE
     ),
-    **dict.fromkeys(("shadow_sharpness", "cutout_scale"), Limit.POSITIVE),
+    **dict.fromkeys(("shadow_sharpness", "cutout_scale", "longest_blur"), Limit.POSITIVE),
     **dict.fromkeys(("place", "shadow_level"), Limit.ANY),
     "most_objects": Limit.COUNT,
     "objects": Limit.WHOLE,

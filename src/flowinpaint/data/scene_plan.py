@@ -53,9 +53,12 @@ class ScenePlan(NamedTuple):
     unsharp: Tensor
     """1 for the layers that are out of focus, else 0, (B, L)."""
     defocus: Tensor
+    """Deviation of the blur of those layers, (B,)."""
     shutter: Tensor
+    delay: Tensor
+    """Share of the time that the shutter is open, and how much later than the flow, in shares of that, (B,)."""
     blur: Tensor
-    """Deviation of the blur of those layers, share of the time that the shutter is open, deviation of all, (B,)."""
+    """Deviation of the blur of all, (B,)."""
     exposure: Exposure
     smooth: Tensor
     """Keys (B, 6) of SMOOTH_FIELDS."""
@@ -85,6 +88,7 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
     defocus = draws.uniform((), *config.defocus_blur).clamp(min=_SHARPEST)
     unsharp = draws.chance((config.most_objects + 1,), config.unsharp) & draws.chance((1,), config.defocus)
     shutter = draws.uniform((), *config.shutter) * draws.chance((), config.motion_blur)
+    delay = draws.uniform((), -config.exposure_shift, config.exposure_shift)
     blur = draws.uniform((), *config.blur).clamp(min=_SHARPEST)
     return ScenePlan(
         shapes,
@@ -100,6 +104,7 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
         unsharp.float(),
         defocus,
         shutter,
+        delay,
         blur,
         draw_exposure(draws, config),
         torch.stack([smooth[name] for name in SMOOTH_FIELDS], 1),

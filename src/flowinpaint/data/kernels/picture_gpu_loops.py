@@ -8,6 +8,7 @@ from flowinpaint.data import camera_picture, smooth_noise
 from flowinpaint.data.kernels.scene_gpu_loops import (
     BLUR,
     DEFOCUS,
+    DELAY,
     GAMMA,
     NOISE,
     NUMBERS,
@@ -18,6 +19,7 @@ from flowinpaint.data.kernels.scene_gpu_loops import (
 )
 
 RADIUS, TAPS = tl.constexpr(camera_picture.BLUR_RADIUS), tl.constexpr(camera_picture.SMEAR_TAPS)
+STRIDE, SLACK = tl.constexpr(camera_picture.SMEAR_STRIDE), tl.constexpr(camera_picture.SMEAR_SLACK)
 FIRST, SECOND = (tl.constexpr(factor) for _, factor in draws.MIX)
 GAIN = tl.constexpr(smooth_noise.SPLINE_GAIN)
 KEYS = tl.constexpr(7)
@@ -144,35 +146,86 @@ def defocus_columns(rows, soft, numbers, pictures, H, W, ROWS: tl.constexpr, COL
             tl.store(pictures + first + p, value, chosen)
 
 
+@triton.jit
+def _steps(delay, longest):
+    """How many pixels to either side the fastest motion is looked for."""
+    return tl.ceil((0.5 + tl.abs(delay)) * longest / STRIDE).to(tl.int32)
+
+
+@triton.jit
+def _faster(best_x, best_y, x, y):
+    """The second of two vectors if it is the longer one, else the first."""
+    longer = x * x + y * y > best_x * best_x + best_y * best_y
+    return tl.where(longer, x, best_x), tl.where(longer, y, best_y)
+
+
+@triton.jit(do_not_specialize=["H", "W"])
+def fastest_in_rows(flow, numbers, out, longest, H, W, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The longest vectors along rows, into the first two of three channels."""
+    y, x, inside = tile(H, W, ROWS, COLUMNS)
+    b, plane = tl.program_id(2).to(tl.int64), H * W
+    numbers += b * NUMBERS
+    if tl.load(numbers + SHUTTER) > 0:
+        steps = _steps(tl.load(numbers + DELAY), longest)
+        best_x, best_y = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
+        for i in range(-steps, steps + 1):
+            at = flow + 2 * b * plane + y * W + tl.minimum(tl.maximum(x + STRIDE * i, 0), W - 1)
+            best_x, best_y = _faster(best_x, best_y, tl.load(at, inside, 0.0), tl.load(at + plane, inside, 0.0))
+        place = out + 3 * b * plane + y * W + x
+        tl.store(place, best_x, inside)
+        tl.store(place + plane, best_y, inside)
+
+
+@triton.jit
+def _moved(flow, at, plane, shutter, longest, inside):
+    """The lengths of the paths at some places."""
+    x, y = tl.load(flow + at, inside, 0.0), tl.load(flow + plane + at, inside, 0.0)
+    return tl.minimum(shutter * tl.sqrt(x * x + y * y), longest)
+
+
 @triton.jit(do_not_specialize=["B", "H", "W"])
-def smear(pictures, flow, numbers, longest, B, H, W, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Average along the motion while the shutter is open, into the second half of the pictures."""
+def smear(pictures, flow, fastest, numbers, longest, B, H, W, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """What is seen while the shutter is open, into the second half of the pictures; the fastest are those in rows."""
     y, x, inside = tile(H, W, ROWS, COLUMNS)
     b, plane, p = tl.program_id(2).to(tl.int64), H * W, y * W + x
-    shutter = tl.load(numbers + b * NUMBERS + SHUTTER)
+    numbers += b * NUMBERS
+    shutter, delay = tl.load(numbers + SHUTTER), tl.load(numbers + DELAY)
     if shutter > 0:
-        path_x = shutter * tl.load(flow + 2 * b * plane + p, inside, 0.0)
-        path_y = shutter * tl.load(flow + (2 * b + 1) * plane + p, inside, 0.0)
-        shorter = longest / tl.maximum(tl.sqrt(path_x * path_x + path_y * path_y), longest)
-        path_x, path_y = path_x * shorter, path_y * shorter
-        red, green = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
-        blue = tl.zeros([ROWS, COLUMNS], tl.float32)
+        steps = _steps(delay, longest)
+        around_x, around_y = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
+        for i in range(-steps, steps + 1):
+            at = fastest + 3 * b * plane + tl.minimum(tl.maximum(y + STRIDE * i, 0), H - 1) * W + x
+            around_x, around_y = _faster(around_x, around_y, tl.load(at, inside, 0.0), tl.load(at + plane, inside, 0.0))
+        length = tl.sqrt(around_x * around_x + around_y * around_y)
+        scale = shutter * longest / tl.maximum(shutter * length, longest)
+        around_x, around_y, length = around_x * scale, around_y * scale, length * scale
+        flow += 2 * b * plane
+        own = _moved(flow, p, plane, shutter, longest, inside)
         image = pictures + b * 3 * plane
+        red, green = tl.load(image + p, inside, 0.0), tl.load(image + plane + p, inside, 0.0)
+        blue = tl.load(image + 2 * plane + p, inside, 0.0)
+        more_red, more_green = tl.zeros([ROWS, COLUMNS], tl.float32), tl.zeros([ROWS, COLUMNS], tl.float32)
+        more_blue = tl.zeros([ROWS, COLUMNS], tl.float32)
         for i in tl.static_range(TAPS):
-            t = i / (TAPS - 1) - 0.5
-            u = tl.minimum(tl.maximum(x + t * path_x, 0.0), (W - 1) * 1.0)
-            v = tl.minimum(tl.maximum(y + t * path_y, 0.0), (H - 1) * 1.0)
+            s = i / (TAPS - 1) - 0.5 + delay
+            u = tl.minimum(tl.maximum(x - s * around_x, 0.0), (W - 1) * 1.0)
+            v = tl.minimum(tl.maximum(y - s * around_y, 0.0), (H - 1) * 1.0)
+            nearest = (v + 0.5).to(tl.int32) * W + (u + 0.5).to(tl.int32)
+            way = tl.abs(s) * length
+            limit = tl.where(s > 0, 0.5 + delay, 0.5 - delay) * SLACK
+            limit *= tl.maximum(_moved(flow, nearest, plane, shutter, longest, inside), own)
+            seen = inside & (way > 0) & (way <= limit)
             x0, y0 = u.to(tl.int32), v.to(tl.int32)
             right, down = u - x0, v - y0
             beside, below = tl.where(x0 < W - 1, 1, 0), tl.where(y0 < H - 1, W, 0)
             at = image + y0 * W + x0
-            red += _bilinear(at, beside, below, right, down, inside)
-            green += _bilinear(at + plane, beside, below, right, down, inside)
-            blue += _bilinear(at + 2 * plane, beside, below, right, down, inside)
+            more_red += tl.where(seen, _bilinear(at, beside, below, right, down, seen) - red, 0.0)
+            more_green += tl.where(seen, _bilinear(at + plane, beside, below, right, down, seen) - green, 0.0)
+            more_blue += tl.where(seen, _bilinear(at + 2 * plane, beside, below, right, down, seen) - blue, 0.0)
         out = pictures + (B + b) * 3 * plane + p
-        tl.store(out, red / TAPS, inside)
-        tl.store(out + plane, green / TAPS, inside)
-        tl.store(out + 2 * plane, blue / TAPS, inside)
+        tl.store(out, red + more_red / TAPS, inside)
+        tl.store(out + plane, green + more_green / TAPS, inside)
+        tl.store(out + 2 * plane, blue + more_blue / TAPS, inside)
 
 
 @triton.jit

@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     unsharp: Tensor
     """As in the plan; group and unsharp as int32 and uint8."""
     numbers: Tensor
-    """(B, 20): wobble, camera, light, defocus (0 if nothing is unsharp), shutter, blur, gamma, noise."""
+    """(B, 21): wobble, camera, light, defocus (0 if nothing is unsharp), shutter, delay, blur, gamma, noise."""
     keys: Tensor
     """(B, 7) int64: of the smooth fields, and of the camera's noise."""
 
@@ -46,7 +46,8 @@ def pack(plan: ScenePlan) -> Tables:
     kind = torch.where(plan.present, plan.shapes.kind, -1).float()
     objects = torch.stack([kind, *outline, *bumps], -1)
     defocus = plan.defocus * plan.unsharp.amax(1)
-    own = (*plan.camera, *plan.light, defocus, plan.shutter, plan.blur, plan.exposure.gamma, plan.exposure.noise)
+    blurs = (defocus, plan.shutter, plan.delay, plan.blur)
+    own = (*plan.camera, *plan.light, *blurs, plan.exposure.gamma, plan.exposure.noise)
     numbers = torch.cat([plan.wobble, torch.stack([number.flatten() for number in own], 1)], 1)
     keys = torch.cat([plan.smooth, plan.exposure.key[:, None]], 1)
     unsharp = plan.unsharp.to(torch.uint8)
@@ -84,7 +85,8 @@ def render(tables: Tables, config: LayeredConfig, pixels: Tensor, size: tuple[in
     loops, numbers = picture_gpu_loops, tables.numbers
     loops.blur_rows[grid](pictures, numbers, rows, B, H, W, False, *shape)
     loops.defocus_columns[grid](rows, soft, numbers, pictures, H, W, *shape)
-    loops.smear[grid](pictures, flow, numbers, config.longest_blur, B, H, W, *shape)
+    loops.fastest_in_rows[grid](flow, numbers, rows, config.longest_blur, H, W, *shape)
+    loops.smear[grid](pictures, flow, rows, numbers, config.longest_blur, B, H, W, *shape)
     loops.blur_rows[grid](pictures, numbers, rows, B, H, W, True, *shape)
     image = pictures[0]
     loops.expose_columns[grid](rows, tables.keys, numbers, image, H, W, *shape)

@@ -16,10 +16,10 @@ ZERO, UNIT = tl.constexpr(bank.DISTANCE_ZERO), tl.constexpr(bank.DISTANCE_UNIT)
 OUTLINE = tl.constexpr(9)
 """Columns of the table of objects before the coefficients of the outline."""
 PAINT, PICTURE, MOTION, LABELS = tl.constexpr(10), tl.constexpr(3), tl.constexpr(13), tl.constexpr(scene_plan.LABELS)
-NUMBERS = tl.constexpr(20)
+NUMBERS = tl.constexpr(21)
 WOBBLE, CAMERA, LIGHT = tl.constexpr(0), tl.constexpr(3), tl.constexpr(12)
-DEFOCUS, SHUTTER, BLUR = tl.constexpr(15), tl.constexpr(16), tl.constexpr(17)
-GAMMA, NOISE = tl.constexpr(18), tl.constexpr(19)
+DEFOCUS, SHUTTER, DELAY = tl.constexpr(15), tl.constexpr(16), tl.constexpr(17)
+BLUR, GAMMA, NOISE = tl.constexpr(18), tl.constexpr(19), tl.constexpr(20)
 """Columns of the tables, and where the numbers of a whole scene stand in theirs."""
 
 
