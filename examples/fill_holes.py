@@ -33,7 +33,7 @@ def main() -> None:
 
     known = ~np.isnan(flow[..., 0])
     results = {}
-    for method in ("nearest", "harmonic", "eed", "laplace-beltrami"):
+    for method in ("neuroexplicit", "laplace-beltrami", "eed", "harmonic", "nearest"):
         result = fi.inpaint(image, flow, method=method)
         results[method] = result.flow
         error = fi.epe(result.flow, truth, valid=~known)

@@ -1,4 +1,5 @@
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 import flowinpaint as fi
 from flowinpaint import api
 from flowinpaint.api import EXPLICIT, NETWORKS, ready_methods
+from flowinpaint.data.scene import sample_scene
 from flowinpaint.neural.weights import read_model
 from helpers import FLOW_AWARE
 
@@ -212,11 +214,11 @@ def test_progress_is_reported() -> None:
     assert seen[-1].iterations == result.info["iterations"]
 
 
-@pytest.mark.parametrize("name", list(NETWORKS))
-def test_networks_are_listed_and_say_that_they_have_no_weights(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name, network in NETWORKS.items() if network.weights is None])
+def test_networks_without_weights_are_listed_and_say_so(name: str) -> None:
     assert name in fi.methods()
     assert name not in ready_methods()
-    with pytest.raises(ValueError, match=f"method: '{name}' has no trained weights"):
+    with pytest.raises(fi.WeightsMissingError, match=f"method: '{name}' has no trained weights.*one of neuroexplicit,"):
         fi.inpaint(*problem(), method=name)
     with pytest.warns(UserWarning, match="untrained"):
         model = fi.load_model(name, "cpu")
@@ -224,9 +226,34 @@ def test_networks_are_listed_and_say_that_they_have_no_weights(name: str) -> Non
     assert out.shape == (1, 2, 10, 11)
 
 
-def test_the_default_method_is_the_flagship() -> None:
-    with pytest.raises(fi.WeightsMissingError, match="neuroexplicit"):
-        fi.inpaint(*problem())
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_the_default_method_is_the_flagship_and_needs_no_network_connection(
+    monkeypatch: pytest.MonkeyPatch, channels: int
+) -> None:
+    monkeypatch.setattr(socket, "socket", None)
+    image, flow, mask = problem(40, 51, channels)
+    result = fi.inpaint(image, flow, mask)
+    assert result.info["method"] == "neuroexplicit"
+    assert result.flow.shape == flow.shape
+    assert np.isfinite(result.flow).all()
+    assert result.flow[mask].tobytes() == flow[mask].tobytes()
+    assert result.confidence is not None
+    assert result.expected_error is not None
+    assert result.confidence.shape == result.expected_error.shape == mask.shape
+    mean = np.broadcast_to(flow[mask].mean(0), flow.shape)
+    assert fi.epe(result.flow, flow) < 0.2 * fi.epe(mean, flow)  # trained, and no noise of an untrained one
+
+
+def test_the_flagship_takes_grey_as_three_equal_channels_and_follows_edges_that_smoothing_does_not() -> None:
+    image, truth = sample_scene(96, 144, seed=0)
+    mask = fi.random_mask((96, 144), 0.05, 0)
+    grey = image.mean(-1).astype(np.uint8)
+    filled = fi.inpaint(grey, truth, mask).flow
+    assert np.array_equal(filled, fi.inpaint(np.repeat(grey[..., None], 3, 2), truth, mask).flow)
+    assert np.array_equal(filled[mask], truth[mask])
+    smooth = fi.epe(fi.inpaint(image, truth, mask, method="harmonic").flow, truth)
+    assert fi.epe(filled, truth) < 0.8 * smooth
+    assert fi.epe(fi.inpaint(image, truth, mask).flow, truth) < 0.5 * smooth
 
 
 def test_weights_of_ones_own_fill_a_field(tmp_path: Path) -> None:

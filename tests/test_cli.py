@@ -1,4 +1,5 @@
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,33 @@ def test_preview_is_a_picture(folder: Path) -> None:
     assert drawn.std() > 10
 
 
-def test_expected_errors_go_to_a_file(folder: Path) -> None:
+def test_the_default_is_the_flagship_without_a_network_connection(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "socket", None)
+    fill = ["fill", folder / "image.png", folder / "flow.flo", "-o"]
+    code, stdout, stderr = run(*fill, folder / "o.flo")
+    assert code == 0
+    assert "neuroexplicit" in stdout
+    assert "Warning" not in stderr
+    dense, valid = fi.read_flow(folder / "o.flo")
+    sparse, known = fi.read_flow(folder / "flow.flo")
+    assert valid.all()
+    assert np.array_equal(dense[known], sparse[known])
+    assert run(*fill, folder / "named.flo", "--method", "neuroexplicit")[0] == 0
+    assert (folder / "named.flo").read_bytes() == (folder / "o.flo").read_bytes()
+    fi.write_flow(folder / "disparity.pfm", np.abs(sparse[..., :1]))
+    fi.write_image(folder / "grey.png", np.full((24, 33), 90, np.uint8))
+    assert run("fill", folder / "grey.png", folder / "disparity.pfm", "-o", folder / "o.pfm")[0] == 0
+    assert fi.read_flow(folder / "o.pfm")[0].shape == (24, 33, 1)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_expected_errors_go_to_a_file(folder: Path, own: bool) -> None:
     weights, errors = folder / "w.safetensors", folder / "errors.pfm"
     fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(**FLOW_AWARE | {"width": 2})), weights)
     fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--errors", errors]
-    code, stdout, _ = run(*fill, "--method", weights)
+    code, stdout, _ = run(*fill, *(["--method", weights] if own else []))
     assert code == 0
     assert f"Wrote {errors}." in stdout
     told, valid = fi.read_flow(errors)
@@ -89,17 +112,16 @@ def test_expected_errors_go_to_a_file(folder: Path) -> None:
 def test_errors_that_a_method_cannot_tell_are_refused_before_anything_is_written(folder: Path) -> None:
     before = set(folder.iterdir())
     fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo"]
-    for errors, message in (("errors.pfm", "--errors: laplace-beltrami cannot tell"), ("e.flo", "1; .npy holds any")):
-        code, _, stderr = run(*fill, "--errors", folder / errors)
+    for errors, message in (("errors.pfm", "--errors: nearest cannot tell"), ("e.flo", "1; .npy holds any")):
+        code, _, stderr = run(*fill, "--errors", folder / errors, "--method", "nearest")
         assert code == 1
         assert message in " ".join(stderr.split())
         assert set(folder.iterdir()) == before
 
 
 def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None:
-    code, _, stderr = run(
-        "fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--set", "max_iterations=1"
-    )
+    fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--set", "max_iterations=1"]
+    code, _, stderr = run(*fill, "--method", "laplace-beltrami")
     assert code == 0
     assert "Warning: laplace-beltrami stopped after" in stderr
 
@@ -150,18 +172,22 @@ ERRORS = {
     "wrong channels for the output": (["image.png", "five.npy", "-o", "o.flo"], "channels"),
     "unknown method": (["image.png", "flow.flo", "-o", "o.flo", "--method", "magic"], "method: 'magic'"),
     "no weights": (
-        ["image.png", "flow.flo", "-o", "o.flo", "--method", "neuroexplicit"],
+        ["image.png", "flow.flo", "-o", "o.flo", "--method", "neuroexplicit-paper"],
         "no trained weights",
     ),
     "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=VALUE"),
     "bad setting value": (
-        ["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=a"],
+        ["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "lam=a"],
         "lam: 'a' was given; a number is taken",
     ),
     "setting without a name": (["image.png", "flow.flo", "-o", "o.flo", "--set", "=1.5"], "KEY=VALUE"),
-    "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lamda=1"], "lamda"),
+    "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "lamda=1"], "lamda"),
     "a setting that is no parameter": (["image.png", "flow.flo", "-o", "o.flo", "--set", "device=3"], "device"),
-    "a setting beyond reason": (["image.png", "flow.flo", "-o", "o.flo", "--set", "rho=1e9"], "rho"),
+    "a setting beyond reason": (["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "rho=1e9"], "rho"),
+    "a setting of the default": (
+        ["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=1"],
+        "lam: is no parameter of 'neuroexplicit'; taken: none",
+    ),
     "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: is an input"),
     "preview over the image": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "image.png"], "image.png: is an"),
     "preview over the output": (["image.png", "flow.flo", "-o", "o.png", "--preview", "./o.png"], "o.png: is an input"),
@@ -205,8 +231,10 @@ def test_demo_writes_fields_and_a_picture_and_prints_a_table(tmp_path: Path) -> 
     assert all(method in stdout for method in ("eed", "harmonic", "nearest", "EPE", "seconds"))
     truth, given = fi.read_flow(out / "truth.flo")[0], fi.read_flow(out / "given.flo")[1]
     assert given.mean() == pytest.approx(0.03, abs=1e-4)
-    errors = {name: fi.epe(fi.read_flow(out / f"{name}.flo")[0], truth) for name in ("eed", "harmonic", "nearest")}
+    errors = {name: fi.epe(fi.read_flow(out / f"{name}.flo")[0], truth) for name in ready_methods()}
+    assert min(errors, key=lambda name: errors[name]) == "neuroexplicit"
     assert errors["eed"] < min(errors["harmonic"], errors["nearest"])
+    assert stdout.index("neuroexplicit") < min(stdout.index(name) for name in errors if name != "neuroexplicit")
     assert f"{errors['eed']:.3f}" in stdout
     assert cv2.imread(str(out / "demo.png")) is not None
 
@@ -225,7 +253,9 @@ def test_methods_lists_every_method() -> None:
     code, stdout, _ = run("methods")
     assert code == 0
     assert all(name in stdout for name in fi.methods())
-    assert "not shipped" in stdout
+    shown = {name: line for line in stdout.splitlines() for name in fi.methods() if f" {name} " in line}
+    assert " shipped " in shown["neuroexplicit"]
+    assert "not shipped" in shown["neuroexplicit-paper"]
 
 
 def test_version_and_help() -> None:

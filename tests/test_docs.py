@@ -13,6 +13,7 @@ from flowinpaint.explicit import opencv_peers
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+CARDS = sorted((ROOT / "src/flowinpaint/weights").glob("*.md"))
 METHOD_PAGES = [page for page in sorted((DOCS / "methods").glob("*.md")) if page.name != "README.md"]
 # OpenCV's methods are registered only where opencv-contrib is installed; their pages are there for all.
 METHODS = api.EXPLICIT | {
@@ -61,7 +62,7 @@ def test_there_are_pages_to_check() -> None:
     assert all(links(page) for page in METHOD_PAGES)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES, *CARDS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in links(page):
         file, _, anchor = link.partition("#")

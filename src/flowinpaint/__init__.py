@@ -1,8 +1,8 @@
 """flowinpaint: dense optical flow, disparity or depth from a sparse field and an image.
 
     import flowinpaint as fi
-    result = fi.inpaint(image, flow, method="eed")   # flow (H, W, 2), NaN where unknown
-    result.flow                                      # (H, W, 2), dense
+    result = fi.inpaint(image, flow)   # flow (H, W, 2), NaN where unknown
+    result.flow                        # (H, W, 2), dense
 
 This list is the public interface; `flowinpaint.diffusion` holds the building blocks for other networks.
 """

@@ -30,9 +30,11 @@ from flowinpaint.neural.filled import confidence_of, expected_error
 from flowinpaint.neural.levels import levels_of, per_level
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.shipped import check_shipped, shipped_file
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
 from flowinpaint.result import ProgressCallback, Result, Solution
 
+DEFAULT_METHOD = "neuroexplicit"
 MOST_KEPT_MODELS = 4
 """Models that `inpaint` keeps for the next call."""
 
@@ -53,7 +55,7 @@ class ExplicitMethod:
 
 @dataclass(frozen=True)
 class NeuralMethod:
-    """A network by its configuration; `weights` is the file that is shipped, or None."""
+    """A network by its configuration; `weights` is the file that is shipped, of that configuration, or None."""
 
     summary: str
     config: NeuroexplicitConfig
@@ -64,8 +66,18 @@ NETWORKS = {
     "neuroexplicit": NeuralMethod(
         "diffusion steered by a network that sees image and field, the flagship",
         NeuroexplicitConfig(
-            width=48, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter", direction_floor=0.01
+            width=48,
+            fine_width=32,
+            decoder_kernel=2,
+            merge=True,
+            confidence=True,
+            steps=(40, 40, 60, 120),
+            flow_aware=True,
+            start="pull",
+            time_step="quarter",
+            direction_floor=0.01,
         ),
+        shipped_file("neuroexplicit"),
     ),
     "neuroexplicit-paper": NeuralMethod("the same, exactly as in the paper", NeuroexplicitConfig()),
 }
@@ -119,7 +131,7 @@ def inpaint(
     image: npt.NDArray[Any],
     flow: npt.NDArray[np.floating[Any]],
     mask: npt.NDArray[np.bool_] | None = None,
-    method: str | Path = "neuroexplicit",
+    method: str | Path = DEFAULT_METHOD,
     device: str | torch.device = "auto",
     *,
     progress: ProgressCallback | None = None,
@@ -192,6 +204,7 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
         )
     network = NETWORKS[str(name_or_path)]
     if network.weights is not None:
+        check_shipped(network.weights)
         return read_model(network.weights).to(chosen).eval()
     warnings.warn(f"No weights are shipped for {name_or_path!r} yet: this is the untrained network.", stacklevel=2)
     return Neuroexplicit(network.config).to(chosen).eval()
@@ -236,20 +249,20 @@ def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
     if weights is None:
         raise WeightsMissingError(
             f"method: {str(method)!r} has no trained weights in this version yet; take one of "
-            f"{', '.join(EXPLICIT)}, the path of your own {WEIGHTS_SUFFIX} file, or train one: load_model gives the "
-            "untrained network."
+            f"{', '.join(ready_methods())}, the path of your own {WEIGHTS_SUFFIX} file, or train one: load_model gives "
+            "the untrained network."
         )
     if not weights.is_file():
-        return load_model(weights, device)  # which says what is wrong
+        return load_model(method, device)  # which says what is wrong
     about = weights.stat()
     stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size
-    return _kept_model(weights.resolve(), stamp, device)
+    return _kept_model(weights.resolve() if _is_path(method) else str(method), stamp, device)
 
 
 @lru_cache(maxsize=MOST_KEPT_MODELS)
-def _kept_model(path: Path, stamp: tuple[int, ...], device: torch.device) -> Neuroexplicit:
-    """The model of a file as it was at a time: reading it, and what its engine makes ready, is done once."""
-    return load_model(path, device)
+def _kept_model(name_or_path: str | Path, stamp: tuple[int, ...], device: torch.device) -> Neuroexplicit:
+    """A model as its file was at a time: reading it, and what its engine makes ready, is done once."""
+    return load_model(name_or_path, device)
 
 
 def _is_path(name: str | Path) -> bool:

@@ -27,8 +27,6 @@ from flowinpaint.io import (
 from flowinpaint.result import Info
 from flowinpaint.sheet import preview as draw_preview
 
-DEFAULT_METHOD = "laplace-beltrami"
-
 
 def command(
     image: Annotated[Path, typer.Argument(help="The image the field belongs to.")],
@@ -42,7 +40,8 @@ def command(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"See 'flowinpaint methods'; or a .safetensors file. By default that of --params, or {DEFAULT_METHOD}."
+            help="See 'flowinpaint methods'; or a .safetensors file. By default that of --params, or "
+            f"{api.DEFAULT_METHOD}."
         ),
     ] = None,
     preview: Annotated[Path | None, typer.Option(help="Also draw image, given vectors and result here.")] = None,
@@ -62,7 +61,7 @@ def command(
     """Fill a sparse field, guided by an image."""
     overrides = dict(parse_setting(text) for text in setting or [])
     table = None if params is None else read_parameters(params)
-    method = method or (DEFAULT_METHOD if table is None else table.method)
+    method = method or (api.DEFAULT_METHOD if table is None else table.method)
     api.check_parameters(method, overrides)
     if table is not None and table.method != method:
         raise InputError(f"{params}: holds parameters of {table.method}; those of the method {method} are taken")

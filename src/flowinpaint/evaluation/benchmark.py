@@ -17,6 +17,7 @@ from flowinpaint.evaluation.jobs import Job, check_processes, run_jobs
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, check_patterns
+from flowinpaint.neural.shipped import check_shipped
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX
 from flowinpaint.validation import check_device
 from flowinpaint.version import __version__
@@ -176,7 +177,10 @@ def check_method(method: str, argument: str = "methods") -> str:
             f"{argument}: {method!r} {fault}; {', '.join(ready)} or the path of a {WEIGHTS_SUFFIX} file is taken."
         )
     network = api.NETWORKS.get(method)
-    return "" if network is None or network.weights is None else file_hash(network.weights)
+    if network is None or network.weights is None:
+        return ""
+    check_shipped(network.weights)  # at once, and not in each of the runs
+    return file_hash(network.weights)
 
 
 def failures(records: Iterable[Record]) -> list[Record]:

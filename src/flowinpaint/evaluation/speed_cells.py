@@ -20,6 +20,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.masks import random_mask
 from flowinpaint.neural.kernels.dtm_cpu import fastest_dtype
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.shipped import check_shipped
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model, save_model
 
 Precision = Literal["auto", "float32"]
@@ -102,8 +103,10 @@ def weights_files(methods: Iterable[str], folder: Path) -> dict[str, Path | None
             files[method] = Path(method)
             read_model(method)  # what is wrong with it is to be known before anything is timed
         elif method in api.NETWORKS:
-            network = api.NETWORKS[method]
-            files[method] = network.weights or _untrained(method, folder)
+            weights = api.NETWORKS[method].weights
+            if weights is not None:
+                check_shipped(weights)
+            files[method] = weights or _untrained(method, folder)
         elif method in api.EXPLICIT:
             files[method] = None
         else:

@@ -1,0 +1,102 @@
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+import flowinpaint as fi
+from flowinpaint import api
+from flowinpaint.evaluation.benchmark import check_method
+from flowinpaint.evaluation.speed_cells import weights_files
+from flowinpaint.neural.shipped import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
+from helpers import random_field
+
+SHIPPED = {name: network for name, network in api.NETWORKS.items() if network.weights is not None}
+EACH = pytest.mark.parametrize("name", SHIPPED)
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The flagship's weights in a folder of their own, which the package takes for its own."""
+    folder = shutil.copytree(FOLDER, tmp_path / "weights")
+    path = folder / shipped_file("neuroexplicit").name
+    network = api.NETWORKS["neuroexplicit"]
+    monkeypatch.setitem(api.NETWORKS, "neuroexplicit", api.NeuralMethod(network.summary, network.config, path))
+    return path
+
+
+def test_the_flagship_is_shipped_and_each_file_has_a_checksum_and_a_card() -> None:
+    assert "neuroexplicit" in SHIPPED
+    names = {f"{name}.safetensors" for name in SHIPPED}
+    assert read_checksums(FOLDER / CHECKSUMS).keys() == names
+    cards = {f"{name}.md" for name in SHIPPED}
+    assert {path.name for path in FOLDER.iterdir()} == {CHECKSUMS} | names | cards
+    lines = (FOLDER / CHECKSUMS).read_text().splitlines()
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w-]+\.safetensors", line) for line in lines)  # what sha256sum -c reads
+
+
+@EACH
+def test_shipped_weights_are_whole_and_of_the_configuration_in_the_code(name: str) -> None:
+    path = SHIPPED[name].weights
+    assert path is not None
+    check_shipped(path)
+    model = fi.load_model(name, "cpu")
+    assert model.config == SHIPPED[name].config
+    assert not model.training
+    with safe_open(path, framework="pt") as file:
+        assert {file.get_tensor(key).dtype for key in file.keys()} == {torch.float16}  # noqa: SIM118
+    assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
+
+
+@EACH
+def test_the_card_tells_of_this_model(name: str) -> None:
+    card = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    model = fi.load_model(name, "cpu")
+    assert f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} million parameters" in card
+    assert f"width {model.config.width}, fine width {model.config.fine_width}" in card
+    assert f"steps {', '.join(map(str, model.config.steps))}" in card
+    assert f"{shipped_file(name).stat().st_size / 1e6:.1f} MB" in card
+
+
+def refused(error: type[Exception], match: str) -> None:
+    """The methods' weights are refused by everything that reads them."""
+    image, flow, mask = random_field(12, 17)
+    with pytest.raises(error, match=match):
+        fi.inpaint(image, flow, mask, device="cpu")
+    with pytest.raises(error, match=match):
+        fi.load_model("neuroexplicit", "cpu")
+    with pytest.raises(error, match=match):
+        check_method("neuroexplicit")
+    with pytest.raises(error, match=match):
+        weights_files(["neuroexplicit"], Path())
+
+
+def test_damaged_weights_are_refused(copy: Path) -> None:
+    fi.load_model("neuroexplicit", "cpu")
+    content = bytearray(copy.read_bytes())
+    content[-1000] ^= 1
+    copy.write_bytes(content)
+    refused(fi.FileFormatError, r"neuroexplicit\.safetensors: is damaged.*install flowinpaint again")
+    copy.write_bytes(content[:-1])
+    refused(fi.FileFormatError, "is damaged")
+    copy.with_name(CHECKSUMS).write_text("")
+    refused(fi.FileFormatError, "is damaged")
+
+
+def test_missing_weights_and_checksums_are_told(copy: Path) -> None:
+    copy.with_name(CHECKSUMS).rename(copy.with_name("elsewhere"))
+    refused(fi.MissingFileError, rf"{CHECKSUMS}: is part of flowinpaint and is missing; install flowinpaint again")
+    copy.with_name("elsewhere").rename(copy.with_name(CHECKSUMS))
+    copy.unlink()
+    refused(fi.MissingFileError, r"neuroexplicit\.safetensors: is part of flowinpaint and is missing")
+
+
+def test_weights_are_checked_once_while_they_are_kept(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Path] = []
+    monkeypatch.setattr(api, "check_shipped", checked.append)
+    image, flow, mask = random_field(12, 17)
+    for _ in range(2):
+        fi.inpaint(image, flow, mask, device="cpu")
+    assert checked == [copy]
