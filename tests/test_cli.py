@@ -112,7 +112,11 @@ def test_expected_errors_go_to_a_file(folder: Path, own: bool) -> None:
 def test_errors_that_a_method_cannot_tell_are_refused_before_anything_is_written(folder: Path) -> None:
     before = set(folder.iterdir())
     fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo"]
-    for errors, message in (("errors.pfm", "--errors: nearest cannot tell"), ("e.flo", "1; .npy holds any")):
+    for errors, message in (
+        ("errors.pfm", "--errors: nearest cannot tell"),
+        ("e.flo", "ends in .pfm, .npy, .npz"),
+        ("e.png", "ends in .pfm, .npy, .npz"),
+    ):
         code, _, stderr = run(*fill, "--errors", folder / errors, "--method", "nearest")
         assert code == 1
         assert message in " ".join(stderr.split())

@@ -139,7 +139,10 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
     # Long enough to be caught in the middle: many densities, and a residual that is never reached.
     slow = ["--set", "harmonic.tolerance=1e-300", "--densities", ",".join(map(str, range(1, 100)))]
     command = [sys.executable, "-m", "flowinpaint", "evaluate", "--root", "frames", *BASIC, *slow, "--jobs", "2"]
+    # What a shell runs in the background ignores the signal, and what that starts would inherit it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    signal.signal(signal.SIGINT, before)
     while process.poll() is None and not Path("evaluation/records.jsonl").exists():
         time.sleep(0.05)
     time.sleep(0.5)

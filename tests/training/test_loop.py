@@ -67,6 +67,13 @@ def test_a_run_begins_with_weights_and_resumes_without_them(tmp_path: Path) -> N
     assert run(longer, tmp_path / "run", resume=True).step == 3
 
 
+def test_a_run_begins_with_the_weights_of_the_package() -> None:
+    shipped = fi.load_model("neuroexplicit", "cpu")
+    config = dataclasses.replace(tiny(optimiser={"weights": "neuroexplicit"}), model=shipped.config)
+    model = loop.build_step(config, CPU).model
+    assert all(torch.equal(value, shipped.state_dict()[name]) for name, value in model.state_dict().items())
+
+
 def test_weights_of_other_layers_are_refused(tmp_path: Path) -> None:
     fi.save_model(Neuroexplicit(tiny(model={"width": 3}).model), tmp_path / "other.safetensors")
     with pytest.raises(InputError, match=r"optimiser\.weights: .*other layers.*cnv0"):

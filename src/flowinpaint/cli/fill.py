@@ -27,6 +27,9 @@ from flowinpaint.io import (
 from flowinpaint.result import Info
 from flowinpaint.sheet import preview as draw_preview
 
+ERROR_SUFFIXES = (".pfm", ".npy", ".npz")
+"""Of files that hold zeros, as expected errors are where vectors are given."""
+
 
 def command(
     image: Annotated[Path, typer.Argument(help="The image the field belongs to.")],
@@ -71,6 +74,8 @@ def command(
     sparse, valid = read_flow(flow)
     check_flow_writable(out, sparse.shape[2])
     if errors is not None:
+        if errors.suffix.lower() not in ERROR_SUFFIXES:
+            raise InputError(f"--errors: {errors} was given; a name that ends in {', '.join(ERROR_SUFFIXES)} is taken.")
         check_flow_writable(errors, 1)
     if preview is not None:
         check_image_writable(preview)

@@ -68,7 +68,7 @@ class OptimiserConfig:
     """What is made small, and how: Adam or Muon, the clipping of gradients, and the average of the weights."""
 
     weights: str = ""
-    """A file of weights to begin with, of a network of the same layers; new ones without it."""
+    """Weights to begin with, of a network of the same layers: a file, or the name of a method; new ones without it."""
     loss: FieldLoss = "epe"
     """"epe": the mean endpoint error; "log": the mean over samples of its logarithm, so that each sample counts alike
     whatever its motion and density."""
