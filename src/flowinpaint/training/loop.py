@@ -13,10 +13,9 @@ from pathlib import Path
 
 import torch
 
+from flowinpaint.api import load_model
 from flowinpaint.errors import InputError
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.shipped import shipped_file
-from flowinpaint.neural.weights import read_model
 from flowinpaint.training.checkpoint import Checkpoint, read_newest, restore
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.config_file import check_same_run
@@ -102,12 +101,11 @@ def build_step(config: TrainingConfig, world: World, saved: Checkpoint | None = 
     return training
 
 
-def _take_weights(model: Neuroexplicit, path: str) -> None:
+def _take_weights(model: Neuroexplicit, name_or_path: str) -> None:
     """Begin with the weights of a file or of the package, whose model may differ in what has none, as its steps."""
-    file = shipped_file(path) if shipped_file(path).is_file() else Path(path)
-    tensors, own = read_model(file).state_dict(), model.state_dict()
+    tensors, own = load_model(name_or_path, "cpu").state_dict(), model.state_dict()
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
-        raise InputError(f"optimiser.weights: {path} holds other layers than [model] has: {differing[0]}.")
+        raise InputError(f"optimiser.weights: {name_or_path} holds other layers than [model] has: {differing[0]}.")
     model.load_state_dict(tensors)
 
 
