@@ -29,11 +29,12 @@ def test_outputs_equal_the_authors() -> None:
 
 @pytest.mark.parametrize("decoder_kernel", [1, 2])
 @pytest.mark.parametrize(("in_channels", "out_channels", "width"), [(3, 5, 44), (3, 5, 48), (6, 4, 8)])
-@pytest.mark.parametrize("richer", [(), (True,), (True, 7)])
+@pytest.mark.parametrize("richer", [(), (True,), (True, 7), (False, 0, 5), (True, 7, 6)])
 def test_shapes(in_channels: int, out_channels: int, width: int, decoder_kernel: int, richer: tuple[Any, ...]) -> None:
     dtm = DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel, *richer)
-    maps = dtm(torch.rand(2, in_channels, 32, 48))
-    assert [tuple(z.shape) for z in maps] == [(2, out_channels, 32 // s, 48 // s) for s in (8, 4, 2, 1)]
+    maps = dtm(torch.rand(2, in_channels, 64, 128))
+    assert dtm.stride == 2 ** (richer[2] if len(richer) > 2 else 4)
+    assert [tuple(z.shape) for z in maps] == [(2, out_channels, 64 // s, 128 // s) for s in (8, 4, 2, 1)]
 
 
 def test_decoder_kernel_two_reaches_every_pixel_and_kernel_one_a_quarter() -> None:
@@ -57,13 +58,16 @@ def test_the_decoders_layers_are_the_transposed_convolutions_they_are_named(deco
 
 
 @pytest.mark.parametrize("decoder_kernel", [1, 2])
-@pytest.mark.parametrize(("in_channels", "width", "merge"), [(3, 44, False), (6, 5, False), (8, 3, True), (3, 8, True)])
+@pytest.mark.parametrize(
+    ("in_channels", "width", "merge", "depth"),
+    [(3, 44, False, 4), (6, 5, False, 4), (8, 3, True, 4), (3, 8, True, 4), (3, 5, False, 5), (3, 3, True, 5)],
+)
 def test_padded_channels_change_no_value_and_no_gradient(
-    in_channels: int, width: int, merge: bool, decoder_kernel: int
+    in_channels: int, width: int, merge: bool, depth: int, decoder_kernel: int
 ) -> None:
     torch.manual_seed(0)
-    dtm = DiffusionTensorModule(in_channels, 5, width, decoder_kernel, merge, 5 if merge else 0).double()
-    x = torch.randn(1, in_channels, 32, 16, generator=generator(3), dtype=torch.float64, requires_grad=True)
+    dtm = DiffusionTensorModule(in_channels, 5, width, decoder_kernel, merge, 5 if merge else 0, depth).double()
+    x = torch.randn(1, in_channels, 32, 32, generator=generator(3), dtype=torch.float64, requires_grad=True)
     leaves = [x, *dtm.parameters()]
     results = []
     for pad_channels in (False, True):

@@ -89,8 +89,9 @@ def run(network: Network, optimiser: Optimiser, steps: int) -> None:
             optimiser.average(verdict)
 
 
-def test_kernels_take_pytorchs_steps_of_muon_and_all_else_adams() -> None:
-    config = OptimiserConfig(kernels="muon", lr=0.01, muon_lr=0.03, momentum=0.9, clip=0.0)
+@pytest.mark.parametrize("decay", [0.0, 3.0])
+def test_kernels_take_pytorchs_steps_of_muon_and_all_else_adams(decay: float) -> None:
+    config = OptimiserConfig(kernels="muon", lr=0.01, muon_lr=0.03, momentum=0.9, clip=0.0, weight_decay=decay)
     network, other = Network(), Network()
     optimiser = Optimiser(network, copy.deepcopy(network).requires_grad_(False), config)
     optimiser.rate.fill_(0.01)
@@ -101,7 +102,7 @@ def test_kernels_take_pytorchs_steps_of_muon_and_all_else_adams() -> None:
     turned = {n: (p.transpose(0, 1) if n.startswith("up") else p).flatten(1).detach() for n, p in kernels.items()}
     matrices = {name: nn.Parameter(matrix.clone()) for name, matrix in turned.items()}
     muon = torch.optim.Muon(
-        matrices.values(), lr=0.03, momentum=0.9, weight_decay=0.0, adjust_lr_fn="match_rms_adamw", nesterov=True
+        matrices.values(), lr=0.03, momentum=0.9, weight_decay=decay, adjust_lr_fn="match_rms_adamw", nesterov=True
     )
     adam = torch.optim.Adam([p for p in other.parameters() if p.ndim != 4], lr=0.01)
     x = noise(2, 3, 8, 8)
@@ -121,6 +122,21 @@ def test_kernels_take_pytorchs_steps_of_muon_and_all_else_adams() -> None:
         torch.testing.assert_close(network.get_parameter(name), p, rtol=0.02, atol=0.002 if p.ndim == 4 else 1e-4)
 
 
+def test_with_adam_too_kernels_shrink_and_nothing_else_does() -> None:
+    results = []
+    for decay in (0.0, 0.5):
+        network = Network()
+        config = OptimiserConfig(lr=0.01, clip=0.0, weight_decay=decay)
+        optimiser = Optimiser(network, copy.deepcopy(network).requires_grad_(False), config)
+        optimiser.rate.fill_(0.01)
+        before = {name: p.detach().clone() for name, p in network.named_parameters()}
+        run(network, optimiser, 1)
+        results.append({name: p.detach().clone() for name, p in network.named_parameters()})
+    for name, p in before.items():
+        expected = results[0][name] - (0.01 * 0.5 * p if p.ndim == 4 else 0)
+        torch.testing.assert_close(results[1][name], expected, rtol=1e-5, atol=1e-7)
+
+
 def _back(matrix: Tensor, kernel: Tensor, transposed: bool) -> Tensor:
     if not transposed:
         return matrix.view_as(kernel)
@@ -128,7 +144,7 @@ def _back(matrix: Tensor, kernel: Tensor, transposed: bool) -> Tensor:
 
 
 def test_a_step_that_is_not_finite_changes_nothing() -> None:
-    config = OptimiserConfig(kernels="muon", lr=0.01)
+    config = OptimiserConfig(kernels="muon", lr=0.01, weight_decay=0.5)
     network = Network()
     optimiser = Optimiser(network, copy.deepcopy(network).requires_grad_(False), config)
     optimiser.rate.fill_(0.01)

@@ -19,7 +19,6 @@ from itertools import pairwise
 
 from torch import nn
 
-from flowinpaint.neural.dtm import STRIDE
 from flowinpaint.neural.levels import START_STEPS, extended_size, levels_of, per_level
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
@@ -32,14 +31,6 @@ STEP_OPERATIONS = 3 * 8 + 4
 ISOTROPIC_OPERATIONS = 2 * 4 + 1 + 4
 # Of one pixel: sigmoid, two diffusivities, the orientation's normal form, tensor, δ, and four sums of two cells.
 WEIGHT_OPERATIONS = 50
-# The side of the pixels that a layer's kernel visits, as a divisor of the image's: those of its result, or of its
-# input where it is transposed.
-LAYER_SCALES = {
-    "cnv0": 1, "cnv0_1": 1, "cnv1": 2, "cnv1_1": 2, "cnv2": 4, "cnv2_1": 4, "cnv3": 8, "cnv3_1": 8, "cnv4": 16,
-    "dcnv4": 16, "dcnv3": 8, "dcnv2": 4, "dcnv1": 2,
-    "mrg4": 8, "mrg3": 4, "mrg2": 2, "mrg1": 1,
-    "dt4": 8, "dt3": 4, "dt2": 2, "dt1": 1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ def neuroexplicit_counts(model: Neuroexplicit, height: int, width: int, element:
     levels = levels_of(height, width, config)
     height, width = extended_size(height, width, levels)
     sizes = level_sizes(height, width, levels)
-    padded = _padded(height) * _padded(width)
+    padded = _padded(height, model) * _padded(width, model)
     weights = 4 * element
     counts = [_pyramid(sizes, level_sizes(height, width) if config.start == "pull" else sizes, channels)]
     if config.start == "pull":
@@ -90,11 +81,11 @@ def neuroexplicit_counts(model: Neuroexplicit, height: int, width: int, element:
 def network_count(model: Neuroexplicit, height: int, width: int, element: int) -> Count:
     """The convolutions, each reading its input once and writing its result once."""
     operations = moved = 0
-    area = _padded(height) * _padded(width)
+    area = _padded(height, model) * _padded(width, model)
     for name, layer in model.dtm.named_children():
         assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
         assert layer.bias is not None
-        visited = area // LAYER_SCALES[name] ** 2
+        visited = area // _scale(name) ** 2
         transposed = isinstance(layer, nn.ConvTranspose2d)
         stride = layer.stride[0] ** 2
         read = layer.in_channels * visited * (1 if transposed else stride)
@@ -136,5 +127,15 @@ def _once(stage: str, operations: int, moved: int) -> Count:
     return Count(stage, operations, moved, moved)
 
 
-def _padded(side: int) -> int:
-    return -(-side // STRIDE) * STRIDE
+def _padded(side: int, model: Neuroexplicit) -> int:
+    return -(-side // model.dtm.stride) * model.dtm.stride
+
+
+def _scale(layer: str) -> int:
+    """The side of the pixels that a layer's kernel visits, as a divisor of the image's side.
+
+    These are the pixels of its result, or of its input where it is transposed. A level's number stands behind the
+    layer's letters; what merges it, and its map, have the size of the next finer scale.
+    """
+    level = int(layer.removesuffix("_1")[-1])
+    return int(2 ** (level - layer.startswith(("mrg", "dt"))))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-STRIDE = 16
-"""Input sizes must be multiples of this: the encoder halves four times."""
+SHALLOWEST, DEEPEST = 4, 6
+"""How often the encoder can halve: the paper's four times, which its four maps need, or more."""
 TENSOR_CORE_CHANNELS = 8
 """Tensor cores take channels by eights; for other counts cuDNN is about half as fast."""
 
@@ -25,7 +23,23 @@ class DiffusionTensorModule(nn.Module):
     In the paper what the decoder brings to a level and what skips it lie side by side, and the level's map is linear in
     both. merge: one more convolution, mrg, joins them first, so that a coarse cause and a fine edge can be asked for
     together; and full resolution has a second layer, cnv0_1. fine_width: channels at full resolution, 0 for `width`.
+
+    depth: how often the encoder halves. The paper's four times let a pixel know some 40 px around it; each further one
+    doubles that, and the levels that it adds have no map. The coarsest are then narrower than the paper's 8 · width.
     """
+
+    cnv0: nn.Conv2d
+    cnv1: nn.Conv2d
+    cnv1_1: nn.Conv2d
+    cnv2: nn.Conv2d
+    dcnv4: nn.ConvTranspose2d
+    dcnv3: nn.ConvTranspose2d
+    dcnv2: nn.ConvTranspose2d
+    dcnv1: nn.ConvTranspose2d
+    dt4: nn.Conv2d
+    dt3: nn.Conv2d
+    dt2: nn.Conv2d
+    dt1: nn.Conv2d
 
     def __init__(
         self,
@@ -35,13 +49,16 @@ class DiffusionTensorModule(nn.Module):
         decoder_kernel: int = 1,
         merge: bool = False,
         fine_width: int = 0,
+        depth: int = SHALLOWEST,
     ) -> None:
         super().__init__()
-        self.out_channels, self.merge = out_channels, merge
-        self.shape = in_channels, out_channels, width, decoder_kernel, merge, fine_width
+        self.out_channels, self.merge, self.depth = out_channels, merge, depth
+        self.shape = in_channels, out_channels, width, decoder_kernel, merge, fine_width, depth
         """The arguments."""
         w, w0 = width, fine_width or width
-        self.joined = {4: (4 * w, 4 * w), 3: (4 * w, 2 * w), 2: (2 * w, w), 1: (w0, w0)}
+        made = [w0, w, 2 * w, 4 * w, 8 * w] if depth == SHALLOWEST else [w0, w, 2 * w, 4 * w, 4 * w, 2 * w, 2 * w]
+        risen = [w0, 2 * w, 4 * w, 4 * w, 2 * w, 2 * w]
+        self.joined = {k: (risen[k - 1], made[k - 1]) for k in range(depth, 0, -1)}
         """Of a level, 1 being the finest: the channels that come from the level below, and those that skip it."""
 
         def conv(n_in: int, n_out: int, stride: int = 1) -> nn.Conv2d:
@@ -50,57 +67,62 @@ class DiffusionTensorModule(nn.Module):
         def up(n_in: int, n_out: int) -> nn.ConvTranspose2d:
             return nn.ConvTranspose2d(n_in, n_out, decoder_kernel, stride=2, output_padding=2 - decoder_kernel)
 
-        self.cnv0 = conv(in_channels, w0)
+        read = {k: self.joined[k][1] if merge else sum(self.joined[k]) for k in self.joined}
+        layers: dict[str, nn.Module] = {"cnv0": conv(in_channels, w0)}
         if merge:
-            self.cnv0_1 = conv(w0, w0)
-        self.cnv1, self.cnv1_1 = conv(w0, w, 2), conv(w, w)
-        self.cnv2, self.cnv2_1 = conv(w, 2 * w, 2), conv(2 * w, 2 * w)
-        self.cnv3, self.cnv3_1 = conv(2 * w, 4 * w, 2), conv(4 * w, 4 * w)
-        self.cnv4 = conv(4 * w, 8 * w, 2)
-
-        y4, y3, y2, y1 = (self.joined[k][1] if merge else sum(self.joined[k]) for k in (4, 3, 2, 1))
-        self.dcnv4, self.dcnv3 = up(8 * w, 4 * w), up(y4, 4 * w)
-        self.dcnv2, self.dcnv1 = up(y3, 2 * w), up(y2, w0)
+            layers["cnv0_1"] = conv(w0, w0)
+        for k in range(1, depth + 1):
+            layers[f"cnv{k}"] = conv(made[k - 1], made[k], 2)
+            if k < depth:
+                layers[f"cnv{k}_1"] = conv(made[k], made[k])
+        for k in self.joined:
+            layers[f"dcnv{k}"] = up(read.get(k + 1, made[depth]), self.joined[k][0])
         if merge:
-            self.mrg4, self.mrg3, self.mrg2, self.mrg1 = (
-                conv(sum(self.joined[k]), self.joined[k][1]) for k in (4, 3, 2, 1)
-            )
+            layers |= {f"mrg{k}": conv(sum(self.joined[k]), read[k]) for k in self.joined}
+        layers |= {f"dt{k}": conv(read[k], out_channels) for k in (4, 3, 2, 1)}
+        for name, layer in layers.items():
+            self.add_module(name, layer)
 
-        self.dt4, self.dt3 = conv(y4, out_channels), conv(y3, out_channels)
-        self.dt2, self.dt1 = conv(y2, out_channels), conv(y1, out_channels)
+    @property
+    def stride(self) -> int:
+        """What height and width of the input must be multiples of."""
+        return int(2**self.depth)
 
     def seam(self, level: int) -> int:
         """Where the two halves of what dt and the next dcnv read of a level meet; 0 if they are merged."""
         return 0 if self.merge else self.joined[level][0]
 
     def forward(self, x: Tensor, pad_channels: bool | None = None) -> list[Tensor]:
-        """The four maps z, coarse to fine; H and W are multiples of STRIDE.
+        """The four maps z, coarse to fine; H and W are multiples of `stride`.
 
         pad_channels: compute with channels padded by zeros to multiples of TENSOR_CORE_CHANNELS, which stay zero from
         layer to layer and change no result; by default in half precision on CUDA.
         """
         pad = _runs_on_tensor_cores(x) if pad_channels is None else pad_channels
         multiple = TENSOR_CORE_CHANNELS if pad else 1
-        conv, up = partial(_convolve, multiple=multiple), partial(_upsample, multiple=multiple)
+
+        def conv(name: str, y: Tensor, seam: int = 0) -> Tensor:
+            return _convolve(self.get_submodule(name), y, multiple, seam)
+
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
-
-        x0 = relu(conv(self.cnv0, _pad_dimension(x, 1, multiple)))
+        y = relu(conv("cnv0", _pad_dimension(x, 1, multiple)))
         if self.merge:
-            x0 = relu(conv(self.cnv0_1, x0))
-        x1 = relu(conv(self.cnv1_1, relu(conv(self.cnv1, x0))))
-        x2 = relu(conv(self.cnv2_1, relu(conv(self.cnv2, x1))))
-        x3 = relu(conv(self.cnv3_1, relu(conv(self.cnv3, x2))))
-        y = relu(conv(self.cnv4, x3))
+            y = relu(conv("cnv0_1", y))
+        skipped = {1: y}
+        for k in range(1, self.depth):
+            skipped[k + 1] = y = relu(conv(f"cnv{k}_1", relu(conv(f"cnv{k}", y))))
+        y = relu(conv(f"cnv{self.depth}", y))
 
         maps, seam = list[Tensor](), 0
-        for k, skipped in ((4, x3), (3, x2), (2, x1), (1, x0)):
+        for k in self.joined:
             # Each half is padded by itself; the layers behind it must know where the seam is.
-            y = torch.cat([relu(up(self.get_submodule(f"dcnv{k}"), y, seam=seam)), skipped], 1)
+            y = torch.cat([relu(_upsample(self.get_submodule(f"dcnv{k}"), y, multiple, seam)), skipped[k]], 1)
             if self.merge:
-                y = relu(conv(self.get_submodule(f"mrg{k}"), y, seam=self.joined[k][0]))
+                y = relu(conv(f"mrg{k}", y, self.joined[k][0]))
             seam = self.seam(k)
-            maps.append(conv(self.get_submodule(f"dt{k}"), y, seam=seam)[:, : self.out_channels])
+            if k <= SHALLOWEST:
+                maps.append(conv(f"dt{k}", y, seam)[:, : self.out_channels])
         return maps
 
 

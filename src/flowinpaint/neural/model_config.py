@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from flowinpaint.errors import InputError
+from flowinpaint.neural.dtm import DEEPEST, SHALLOWEST
 
 LEVELS = 4
 """Maps that the Diffusion Tensor Module predicts, each half the size of the next."""
@@ -27,7 +28,7 @@ class NeuroexplicitConfig:
     restricted by α, hence without the stability guarantee); +W: learn_kernels=True (diffusion blocks, for fields of
     `channels` channels only).
 
-    merge, fine_width: a richer network, see `DiffusionTensorModule`.
+    merge, fine_width, depth: a richer network, see `DiffusionTensorModule`.
     confidence: the network also predicts how far off the result is.
     flow_aware: the network also sees the mask and a first guess of the field, made by isotropic diffusion.
     start: "zero", unknown pixels of the coarsest of four levels start at zero, as in the paper; "pull", they start
@@ -43,6 +44,7 @@ class NeuroexplicitConfig:
     decoder_kernel: int = 1
     merge: bool = False
     fine_width: int = 0
+    depth: int = SHALLOWEST
     confidence: bool = False
     steps: tuple[int, ...] = (5, 15, 30, 45)
     learn_eigenvalues: bool = True
@@ -69,6 +71,8 @@ class NeuroexplicitConfig:
             raise InputError(f"width {self.width}, channels {self.channels} were given; counts from 1 are taken.")
         if self.fine_width != 0 and not _is_count(self.fine_width):
             raise InputError(f"fine_width: {self.fine_width} was given; a count from 1, or 0 for the width, is taken.")
+        if not (_is_count(self.depth) and SHALLOWEST <= self.depth <= DEEPEST):
+            raise InputError(f"depth: {self.depth} was given; a count from {SHALLOWEST} to {DEEPEST} is taken.")
         if not 0 <= self.alpha <= 0.5:
             raise InputError(f"alpha: {self.alpha} was given; a value in [0, 0.5] is taken.")
         if not 0 <= self.rho <= 100:

@@ -19,7 +19,7 @@ from flowinpaint.diffusion.pyramid import (
 )
 from flowinpaint.errors import InputError
 from flowinpaint.neural.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks
-from flowinpaint.neural.dtm import STRIDE, DiffusionTensorModule
+from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.first_guess import GUESS_CHANNELS, first_guess, normalised, pull_start
 from flowinpaint.neural.inference.choice import Engines
@@ -58,6 +58,7 @@ class Neuroexplicit(nn.Module):
             self.config.decoder_kernel,
             self.config.merge,
             self.config.fine_width,
+            self.config.depth,
         )
         self.lam = nn.Parameter(torch.ones(LEVELS))
         if self.config.learn_eigenvalues:
@@ -113,7 +114,7 @@ class Neuroexplicit(nn.Module):
         features = (image.to(self.mean.dtype) - self.mean) / self.std
         if hints is not None:
             features = torch.cat([features, hints.to(features.dtype)], 1)
-        padded = extend(features, -(-H // STRIDE) * STRIDE, -(-W // STRIDE) * STRIDE)
+        padded = extend(features, *(-(-side // self.dtm.stride) * self.dtm.stride for side in (H, W)))
         factors = [2 ** (LEVELS - 1 - k) for k in range(LEVELS)]
         maps = [z[..., : -(-H // s), : -(-W // s)] for z, s in zip(self.dtm(padded), factors, strict=True)]
         return [*image_pyramid(maps[0], 1 + levels - LEVELS), *maps[1:]]

@@ -80,6 +80,9 @@ class OptimiserConfig:
     muon_lr: float = 2e-3
     momentum: float = 0.95
     """Muon's learning rate at its highest, and how much of the averaged gradient a step keeps."""
+    weight_decay: float = 0.0
+    """How much of itself each kernel of a convolution loses in a step, in learning rates. Muon's steps never get
+    smaller: without it kernels grow without end, and what they make passes the range of half precision."""
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: float = 1.0
@@ -97,6 +100,7 @@ class OptimiserConfig:
             if not 0 <= value < 1:
                 raise InputError(f"{name}: {value} was given; a number from 0, below 1, is taken.")
         _at_least("clip", self.clip, 0)
+        _at_least("weight_decay", self.weight_decay, 0)
         _at_least("error_weight", self.error_weight, 0)
 
 

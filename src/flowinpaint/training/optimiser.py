@@ -40,23 +40,19 @@ class Optimiser:
         self._moments = Moments(*moments)
         self.rate = torch.zeros((), device=self._weights.device)
         """The learning rate."""
-        self._adam, self._muon, self._follow = adam, muon, follow
-        self._even_steps: EvenSteps | None = None
-        self._by_muon = 0
-        if config.kernels == "muon":
-            self._even_steps, self._by_muon = self._prepare_muon(model)
-
-    def _prepare_muon(self, model: nn.Module) -> tuple[EvenSteps, int]:
-        """What makes the steps of kernels, and the length of the part of the buffers where they lie."""
+        self._adam, self._muon, self._shrink, self._follow = adam, muon, shrink, follow
         transposed = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.ConvTranspose2d)}
         kernels = [(p, id(p) in transposed) for p in self.parameters.values() if is_kernel(p)]
         starts = list(accumulate((_room(kernel) for kernel, _ in kernels), initial=0))
-        length = starts.pop()
-        return EvenSteps(kernels, starts, length), length
+        self._kernels = slice(starts.pop())
+        """The part of the buffers where the kernels of convolutions lie."""
+        self._even_steps = EvenSteps(kernels, starts, self._kernels.stop) if config.kernels == "muon" else None
 
     def compile_parts(self) -> None:
         """Compile, in place, what is done for every weight."""
-        self._adam, self._muon, self._follow = (torch.compile(part, dynamic=False) for part in (adam, muon, follow))
+        self._adam, self._muon, self._shrink, self._follow = (
+            torch.compile(part, dynamic=False) for part in (adam, muon, shrink, follow)
+        )
 
     def forget_gradients(self) -> None:
         """Let the next backward pass write gradients instead of adding to them."""
@@ -73,9 +69,12 @@ class Optimiser:
 
     def step(self, verdict: Verdict) -> None:
         """A step with the gathered gradients, if they are good: Muon's of the kernels if it is chosen, else Adam's."""
-        options, kernels, rest = self.config, slice(self._by_muon), slice(self._by_muon, None)
+        options, kernels, rest, rate = self.config, self._kernels, slice(0, None), self.rate
         if self._even_steps is not None:
-            rate = self.rate * (options.muon_lr / options.lr)
+            rest, rate = slice(kernels.stop, None), self.rate * (options.muon_lr / options.lr)
+        if options.weight_decay:
+            self._shrink(self._weights[kernels], verdict, rate, options.weight_decay)
+        if self._even_steps is not None:
             buffers = self._weights[kernels], self._moments.first[kernels], self._gradient[kernels]
             self._muon(*buffers, verdict, rate, options.momentum, self._even_steps)
         moments = Moments(*(moment[rest] for moment in self._moments))
@@ -139,6 +138,11 @@ def muon(
     step = rate * even_steps(torch.lerp(g, new, momentum))
     for old, value in ((weights, weights - step), (average, new)):
         old.copy_(torch.where(verdict.good, value, old))
+
+
+def shrink(weights: Tensor, verdict: Verdict, rate: Tensor, decay: float) -> None:
+    """Take rate · decay of flat weights (n,) away, in place, unless the step is no good."""
+    weights.mul_(torch.where(verdict.good, 1 - rate * decay, 1.0))
 
 
 def follow(average: Tensor, weights: Tensor, verdict: Verdict) -> None:

@@ -9,9 +9,9 @@ from flowinpaint.neural.kernels.dtm_cpu import PackedDtm
 from helpers import generator
 
 
-def network(decoder_kernel: int, merge: bool = False) -> DiffusionTensorModule:
+def network(decoder_kernel: int, merge: bool = False, depth: int = 4) -> DiffusionTensorModule:
     torch.manual_seed(0)
-    result = DiffusionTensorModule(6, 5, 8, decoder_kernel, merge, 6 if merge else 0)
+    result = DiffusionTensorModule(6, 5, 8, decoder_kernel, merge, 6 if merge else 0, depth)
     with torch.no_grad():
         for parameter in result.parameters():
             parameter.mul_(2)
@@ -28,6 +28,14 @@ def test_agrees_with_the_module(
     monkeypatch.setattr(dtm_cpu, "_FIRST_STRIP", strip)
     monkeypatch.setattr(dtm_cpu, "_LAST_STRIP", strip)
     dtm, x = network(decoder_kernel, merge), torch.randn(2, 6, *size, generator=generator(1))
+    for ours, expected in zip(PackedDtm(dtm, torch.float32)(x), dtm(x), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("merge", "depth"), [(False, 5), (True, 6)])
+@torch.no_grad()
+def test_a_deeper_network_agrees_with_the_module(merge: bool, depth: int) -> None:
+    dtm, x = network(2, merge, depth), torch.randn(2, 6, 128, 64, generator=generator(1))
     for ours, expected in zip(PackedDtm(dtm, torch.float32)(x), dtm(x), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 

@@ -28,9 +28,10 @@ def module(
     decoder_kernel: int = 2,
     merge: bool = False,
     fine_width: int = 0,
+    depth: int = 4,
 ) -> DiffusionTensorModule:
     torch.manual_seed(0)
-    return DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel, merge, fine_width).to(DEVICE)
+    return DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel, merge, fine_width, depth).to(DEVICE)
 
 
 def picture(channels: int, H: int, W: int, batch: int = 1, seed: int = 1) -> Tensor:
@@ -61,6 +62,8 @@ def distance(ours: Tensor, exact: Tensor) -> float:
         ((1, 1, 24, 2), (32, 16)),
         ((6, 6, 48, 2, True, 32), (16, 32)),
         ((6, 5, 5, 1, True), (32, 16)),
+        ((6, 6, 16, 2, True, 8, 6), (64, 64)),
+        ((6, 5, 8, 2, False, 0, 5), (32, 32)),
     ],
 )
 def test_maps_are_the_modules(shape: tuple[Any, ...], size: tuple[int, int]) -> None:
@@ -156,10 +159,10 @@ def test_errors() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("size", [(48, 64), (384, 384), (448, 1024)])
-@pytest.mark.parametrize("merge", [False, True])
-def test_maps_on_the_device(dtype: torch.dtype, size: tuple[int, int], merge: bool) -> None:
-    dtm = module(width=48, merge=merge, fine_width=32 if merge else 0)
+@pytest.mark.parametrize("size", [(64, 128), (384, 384), (448, 1024)])
+@pytest.mark.parametrize(("merge", "depth"), [(False, 4), (True, 4), (True, 6)])
+def test_maps_on_the_device(dtype: torch.dtype, size: tuple[int, int], merge: bool, depth: int) -> None:
+    dtm = module(width=48, merge=merge, fine_width=32 if merge else 0, depth=depth)
     x = picture(6, *size)
     for z, y in zip(PackedDtm(dtm, dtype)(packed_input(x, dtype)), expected(dtm, x), strict=True):
         assert distance(z, y) < (1e-3 if dtype == torch.float16 else 1e-2)

@@ -86,7 +86,7 @@ class CpuInference:
                 f, known = (x[b : b + 1] for x in level)
                 vectors = f.permute(0, 2, 3, 1)[known[:, 0]].T[None, :, None]  # (1, C, 1, number of known ones)
                 inputs += [normalised(guess[b : b + 1], vectors, torch.ones_like(vectors[:, :1])), known.float()]
-            of_images.append(tiled_maps(self._dtm, partial(_read, inputs), size, TILE))
+            of_images.append(tiled_maps(self._dtm, partial(_read, inputs), size, TILE, 2**self.config.depth))
         return [torch.cat(maps) for maps in zip(*of_images, strict=True)] if len(image) > 1 else of_images[0]
 
     def _diffuse(self, u: Tensor, levels: list[Known], maps: list[Tensor], image: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from flowinpaint.diffusion.kernels.fsi_gpu import diffuse_levels
 from flowinpaint.diffusion.kernels.launch import compile_ahead
 from flowinpaint.diffusion.kernels.recording import Memory, new_memory, record
 from flowinpaint.diffusion.pyramid import image_pyramid, upsample
-from flowinpaint.neural.dtm import STRIDE
 from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.inference.cuda_input import prepare
 from flowinpaint.neural.inference.tiles import tiled_maps
@@ -112,8 +111,11 @@ class CudaInference:
         B, H, W, _ = x.shape
         if B * H * W <= MOST_NETWORK_PIXELS:
             return self._dtm(x)
-        side = max(STRIDE, math.isqrt(MOST_NETWORK_PIXELS // B))
-        maps = tiled_maps(self._tile, lambda rows, columns: x[:, rows, columns].permute(0, 3, 1, 2), (H, W), side)
+        stride = self._dtm.stride
+        side = max(stride, math.isqrt(MOST_NETWORK_PIXELS // B))
+        maps = tiled_maps(
+            self._tile, lambda rows, columns: x[:, rows, columns].permute(0, 3, 1, 2), (H, W), side, stride
+        )
         return [z.permute(0, 2, 3, 1) for z in maps]
 
     def _tile(self, x: Tensor) -> list[Tensor]:

@@ -21,7 +21,7 @@ def prepare(
     image (B, 3, H, W), known (B, 1, H, W) bool and flow (B, C, H, W) are float32; small ones are extended.
     """
     H, W = flow.shape[-2:]
-    count = levels_of(H, W, config)
+    count, stride = levels_of(H, W, config), 2**config.depth
     size = extended_size(H, W, count)
     if size != (H, W):
         image, known, flow = (extend(x, *size) for x in (image, known, flow))
@@ -30,8 +30,8 @@ def prepare(
     if config.start == "pull":
         start = diffuse(pull(*levels[0]), levels[0][1], None, START_STEPS)
     if not config.flow_aware:
-        return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, dtype=dtype), levels, start
+        return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, None, dtype, stride), levels, start
     guess = diffuse_levels(start, levels, [None] * count, per_level(config.guess_steps, count))
     f, is_known = levels[-1]
     hints = guess, is_known, known_sums(f, is_known)
-    return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, hints, dtype), levels, start
+    return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, hints, dtype, stride), levels, start

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from flowinpaint.neural.dtm import DiffusionTensorModule
+from flowinpaint.neural.dtm import SHALLOWEST, DiffusionTensorModule
 
 _EXACT = ("cnv0", "cnv0_1", "cnv1", "cnv1_1")
 """These stay in float32: they see small differences of large values, and in bfloat16 they make most of the error."""
@@ -59,15 +59,20 @@ class PackedDtm:
         return weight.to(dtype).contiguous(memory_format=torch.channels_last), bias.to(dtype)
 
     def __call__(self, x: Tensor) -> list[Tensor]:
-        """The maps, coarse to fine, float32, of x (B, n, H, W) float32; H and W are multiples of STRIDE."""
+        """The maps, coarse to fine, float32, of x (B, n, H, W) float32; H and W are multiples of the stride."""
         x0, c1 = self._first(x.contiguous(memory_format=torch.channels_last))
         x1 = self._conv("cnv1_1", c1).to(self._dtype)
-        x2 = self._conv("cnv2_1", self._conv("cnv2", x1, 2))
-        x3 = self._conv("cnv3_1", self._conv("cnv3", x2, 2))
-        y4 = self._join(4, self._conv("cnv4", x3, 2), x3)
-        y3 = self._join(3, _inside(y4), x2)
-        maps = [self._map(name, y, 0, _inside(y).shape[-2]) for name, y in (("dt4", y4), ("dt3", y3))]
-        return [*maps, *self._finest(_inside(y3), x1, x0)]
+        skipped, y, depth = {2: x1}, x1, self._dtm.depth
+        for k in range(2, depth):
+            skipped[k + 1] = y = self._conv(f"cnv{k}_1", self._conv(f"cnv{k}", y, 2))
+        y = self._conv(f"cnv{depth}", y, 2)
+        maps = []
+        for k in range(depth, 2, -1):
+            joined = self._join(k, y, skipped.pop(k))
+            y = _inside(joined)
+            if k <= SHALLOWEST:
+                maps.append(self._map(f"dt{k}", joined, 0, y.shape[-2]))
+        return [*maps, *self._finest(y, x1, x0)]
 
     def _first(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What the layers of full resolution make, x0, and of half the size c1, made of x0 before its rounding."""

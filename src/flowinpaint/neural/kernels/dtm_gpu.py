@@ -1,4 +1,4 @@
-"""The Diffusion Tensor Module on CUDA in half precision: fourteen launches of our own kernels, or nineteen with merge.
+"""The Diffusion Tensor Module on CUDA in half precision: fourteen launches of our own kernels for the paper's.
 
 A 3×3 convolution to the few channels of z, and a transposed convolution of stride 2, are both products of a pixel's
 channels with a matrix, the first followed by a sum over the nine neighbours. So each level of the decoder is one
@@ -14,7 +14,7 @@ from torch import Tensor
 from flowinpaint.diffusion.kernels.launch import launch
 from flowinpaint.errors import InputError
 from flowinpaint.integers import ceil_div, power_of_two
-from flowinpaint.neural.dtm import STRIDE, DiffusionTensorModule
+from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.kernels import dtm_gpu_loops, dtm_gpu_sum_loops
 from flowinpaint.neural.kernels.dtm_gpu_packing import (
     CHANNELS,
@@ -46,7 +46,7 @@ class PackedDtm:
                 f"{MOST_PREDICTED} are taken."
             )
         self.dtype, self.maps_dtype, self.channels = dtype, maps_dtype or dtype, dtm.out_channels
-        self._halves, self._merge = halves_of(dtm), dtm.merge
+        self._halves, self._merge, self._depth, self.stride = halves_of(dtm), dtm.merge, dtm.depth, dtm.stride
         self._weights = PackedParameters(dtm, forward_matrices, dtype)
         self._biases = PackedParameters(dtm, forward_biases, torch.float32)
 
@@ -58,16 +58,17 @@ class PackedDtm:
     def __call__(self, x: Tensor) -> list[Tensor]:
         """(B, H, W, 8), the channels beyond the module's zero, to four maps z (B, h, w, 8), coarse to fine."""
         H, W, channels = x.shape[1:]
-        if channels != CHANNELS or H % STRIDE or W % STRIDE or x.dtype != self.dtype or not x.is_contiguous():
+        fits = channels == CHANNELS and H % self.stride == W % self.stride == 0
+        if not fits or x.dtype != self.dtype or not x.is_contiguous():
             raise InputError(
                 f"x: shape {tuple(x.shape)} of {x.dtype} was given; contiguous (B, H, W, {CHANNELS}) of {self.dtype} "
-                f"with H and W multiples of {STRIDE} is taken."
+                f"with H and W multiples of {self.stride} is taken."
             )
         with torch.cuda.device_of(x):
             return self.maps(x)
 
     def maps(self, x: Tensor, kept: dict[str, Tensor] | None = None) -> list[Tensor]:
-        """The four maps z; what the gradient needs goes to `kept`: c0 to c3, x4, and of level k join_k and y_k."""
+        """The four maps z; what the gradient needs goes to `kept`: c0, c1, …, bottom, and of level k join_k and y_k."""
         B, H, W, _ = x.shape
 
         def keep(name: str, activation: Tensor) -> Tensor:
@@ -85,13 +86,13 @@ class PackedDtm:
             del c0
         else:
             self._first(x, skipped[1])
-        for k in (1, 2, 3):
+        for k in range(1, self._depth):
             c = keep(f"c{k}", self._convolve(f"cnv{k}", skipped[k], stride=2))
             self._convolve(f"cnv{k}_1", c, skipped[k + 1])
             del c
-        y = keep("x4", self._convolve("cnv4", skipped[4], stride=2))
+        y = keep("bottom", self._convolve(f"cnv{self._depth}", skipped[self._depth], stride=2))
         taps = list[Tensor]()
-        for k in (4, 3, 2, 1):
+        for k in halves:
             taps += self._upsample(f"dcnv{k}", y, up.pop(k))
             join = keep(f"join{k}", joined.pop(k))
             skipped.pop(k)

@@ -17,7 +17,6 @@ from flowinpaint.neural.dtm import DiffusionTensorModule
 
 CHANNELS = 8
 """Channels of the network's input and of the maps z, as they lie in memory."""
-DECODERS = ("dcnv4", "dcnv3", "dcnv2", "dcnv1")
 Matrices = Callable[[DiffusionTensorModule], dict[str, Tensor]]
 
 
@@ -72,22 +71,24 @@ def convolutions(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.Conv2d, int]]
     return {name: (layer, seams.get(name, 0)) for name, layer in layers.items() if isinstance(layer, nn.Conv2d)}
 
 
-def decoders(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.ConvTranspose2d, nn.Conv2d, int]]:
-    """The transposed layers that have a z beside them by name, with that z's layer and the seam in what both read."""
-    return {
-        "dcnv3": (dtm.dcnv3, dtm.dt4, dtm.seam(4)),
-        "dcnv2": (dtm.dcnv2, dtm.dt3, dtm.seam(3)),
-        "dcnv1": (dtm.dcnv1, dtm.dt2, dtm.seam(2)),
-    }
+def decoders(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.ConvTranspose2d, nn.Conv2d | None, int]]:
+    """The transposed layers by name, each with the layer of the z that reads the same, if any, and the seam in that."""
+    heads = {3: dtm.dt4, 2: dtm.dt3, 1: dtm.dt2}
+    found = dict[str, tuple[nn.ConvTranspose2d, nn.Conv2d | None, int]]()
+    for k in dtm.joined:
+        layer = dtm.get_submodule(f"dcnv{k}")
+        assert isinstance(layer, nn.ConvTranspose2d)
+        found[f"dcnv{k}"] = layer, heads.get(k), dtm.seam(k + 1) if k < dtm.depth else 0
+    return found
 
 
 def forward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
     """What the kernels of the network need: behind the columns of each decoder those of the z beside it."""
     packed = {"cnv0": first_matrix(dtm.cnv0)}
     packed |= {name: convolution_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
-    packed["dcnv4"] = upsampling_matrix(dtm.dcnv4, 0)
     for name, (layer, head, seam) in decoders(dtm).items():
-        packed[name] = torch.cat([upsampling_matrix(layer, seam), taps_matrix(head, seam)], 1)
+        parts = [upsampling_matrix(layer, seam)] + ([taps_matrix(head, seam)] if head else [])
+        packed[name] = torch.cat(parts, 1)
     packed["dt1"] = taps_matrix(dtm.dt1, dtm.seam(1))
     return packed
 
@@ -95,9 +96,9 @@ def forward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
 def backward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
     """What the kernels of the gradient need: rows for what a layer made, columns for what it read."""
     packed = {name: transposed_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
-    packed["dcnv4"] = upsampling_matrix(dtm.dcnv4, 0).T
     for name, (layer, head, seam) in decoders(dtm).items():
-        packed[name] = torch.cat([upsampling_matrix(layer, seam).T, reverse_taps_matrix(head, seam)])
+        parts = [upsampling_matrix(layer, seam).T] + ([reverse_taps_matrix(head, seam)] if head else [])
+        packed[name] = torch.cat(parts)
     packed["dt1"] = reverse_taps_matrix(dtm.dt1, dtm.seam(1))
     return packed
 
@@ -106,10 +107,10 @@ def gradient_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
     """How the gradients of the weights come out of the kernels."""
     packed = {"cnv0": first_matrix(dtm.cnv0)}
     packed |= {name: convolution_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
-    packed["dcnv4"] = upsampling_matrix(dtm.dcnv4, 0).T
     for name, (layer, head, seam) in decoders(dtm).items():
         packed[name] = upsampling_matrix(layer, seam).T
-        packed[f"dt{int(name[-1]) + 1}"] = reverse_taps_matrix(head, seam)
+        if head:
+            packed[f"dt{int(name[-1]) + 1}"] = reverse_taps_matrix(head, seam)
     packed["dt1"] = reverse_taps_matrix(dtm.dt1, dtm.seam(1))
     return packed
 
@@ -117,7 +118,7 @@ def gradient_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
 def forward_biases(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
     """The biases, those of the decoders once for each of the four pixels, those of the z in one, coarse to fine."""
     packed = {name: _bias(layer) for name, (layer, _) in {"cnv0": (dtm.cnv0, 0), **convolutions(dtm)}.items()}
-    packed |= {name: _bias(getattr(dtm, name)).repeat(4) for name in DECODERS}
+    packed |= {name: _bias(layer).repeat(4) for name, (layer, _, _) in decoders(dtm).items()}
     heads = (dtm.dt4, dtm.dt3, dtm.dt2, dtm.dt1)
     packed["dt"] = torch.cat([head.bias.detach() for head in heads if head.bias is not None])
     return packed

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flowinpaint.diffusion.kernels.launch import launch
 from flowinpaint.integers import ceil_div, power_of_two
-from flowinpaint.neural.dtm import STRIDE, TENSOR_CORE_CHANNELS
+from flowinpaint.neural.dtm import SHALLOWEST, TENSOR_CORE_CHANNELS
 from flowinpaint.neural.first_guess import CLIP, RELATIVE_FLOOR
 from flowinpaint.neural.kernels import dtm_input_gpu_loops
 
@@ -45,15 +45,16 @@ def dtm_input(
     std: tuple[float, float, float],
     hints: tuple[Tensor, Tensor, tuple[Tensor, Tensor]] | None = None,
     dtype: torch.dtype = torch.float16,
+    stride: int = 2**SHALLOWEST,
 ) -> Tensor:
-    """The network's input (B, Hp, Wp, 8): image, normalised guess, mask, zeros, to a multiple of STRIDE each way.
+    """The network's input (B, Hp, Wp, 8): image, normalised guess, mask, zeros, to a multiple of `stride` each way.
 
     image: (B, 3, H, W), of which `mean` is taken before it is divided by `std`. hints, for a flow-aware network: the
     guess (B, C, H, W), known (B, 1, H, W) bool, and `known_sums` of the field. The last row and column repeat.
     """
     image = image.contiguous()
     B, _, H, W = image.shape
-    Hp, Wp = -(-H // STRIDE) * STRIDE, -(-W // STRIDE) * STRIDE
+    Hp, Wp = -(-H // stride) * stride, -(-W // stride) * stride
     out = torch.empty(B, Hp, Wp, TENSOR_CORE_CHANNELS, dtype=dtype, device=image.device)
     guess = known = sums = deviations = None
     C = rows = parts = 0

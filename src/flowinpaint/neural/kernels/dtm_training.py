@@ -78,7 +78,7 @@ class _Backward:
 
     def __init__(self, trainable: TrainableDtm) -> None:
         self.weights, self.sums, self.dtype = trainable.transposed, trainable.sums, trainable.gradients
-        self.channels, self.merge = trainable.dtm.out_channels, trainable.dtm.merge
+        self.channels, self.merge, self.depth = trainable.dtm.out_channels, trainable.dtm.merge, trainable.dtm.depth
         self.halves = halves_of(trainable.dtm)
 
     def run(self, x: Tensor, a: dict[str, Tensor], dz: list[Tensor]) -> list[Tensor]:
@@ -89,19 +89,21 @@ class _Backward:
         skipped = {}
         self._taps_weight("dt1", dz[3], a["y1"])
         g = self._through_head(dz[3], a["y1"])
-        for k in (1, 2, 3, 4):
+        for k in range(1, self.depth + 1):
             if self.merge:
                 self._weight(f"mrg{k}", a[f"join{k}"], g, 1, 3)
                 g = self._through_convolution(f"mrg{k}", f"dcnv{k}", g, a[f"join{k}"])
             below, skipped[k] = g.split(self.halves[k], 3)
-            read = a[f"y{k + 1}"] if k < 4 else a["x4"]
+            read = a[f"y{k + 1}"] if k < self.depth else a["bottom"]
             self._weight(f"dcnv{k}", below, read, 2, 2)
-            if k < 4:
+            if k < len(dz):
                 self._taps_weight(f"dt{k + 1}", dz[3 - k], read)
-            g = self._through_decoder(k, below, read, dz[3 - k] if k < 4 else None)
-        self._weight("cnv4", self._skips(a, 4), g, 2, 3)
-        g = self._through_stride("cnv4", "cnv3_1", g, self._skips(a, 4), skipped[4])
-        for k in (3, 2, 1):
+            g = self._through_decoder(k, below, read, dz[3 - k] if k < len(dz) else None)
+        self._weight(f"cnv{self.depth}", self._skips(a, self.depth), g, 2, 3)
+        g = self._through_stride(
+            f"cnv{self.depth}", f"cnv{self.depth - 1}_1", g, self._skips(a, self.depth), skipped[self.depth]
+        )
+        for k in range(self.depth - 1, 0, -1):
             self._weight(f"cnv{k}_1", a[f"c{k}"], g, 1, 3)
             g = self._through_convolution(f"cnv{k}_1", f"cnv{k}", g, a[f"c{k}"])
             self._weight(f"cnv{k}", self._skips(a, k), g, 2, 3)
@@ -240,7 +242,7 @@ class _Backward:
             num_warps=warps,
             num_stages=stages,
         )
-        self._bias("cnv4" if dz is None else self._maker(level + 1), sums)
+        self._bias(f"cnv{level}" if level == self.depth else self._maker(level + 1), sums)
         return out
 
     def _weight(self, name: str, source: Tensor, other: Tensor, stride: int, side: int) -> None:

@@ -11,7 +11,6 @@ from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.kernels import dtm_training_loops
 from flowinpaint.neural.kernels.dtm_gpu_packing import (
     CHANNELS,
-    DECODERS,
     forward_biases,
     gradient_matrices,
     places,
@@ -40,7 +39,7 @@ class GradientSums:
             stride[numbers.flatten()] = numbers.numel()
             offset += self.parts[name] * numbers.numel()
         for name, numbers in places(dtm, forward_biases).items():
-            numbers = numbers[: numbers.numel() // 4] if name in DECODERS else numbers  # not its four copies
+            numbers = numbers[: numbers.numel() // 4] if name.startswith("dcnv") else numbers  # not its four copies
             self._slices[f"{name}.bias"] = (offset, numbers.shape)
             place[numbers] = offset + torch.arange(numbers.numel(), dtype=torch.int32)
             parts[numbers] = 1
