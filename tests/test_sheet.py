@@ -69,7 +69,24 @@ class TestPreview:
         truth[:5], result[20:] = np.nan, np.nan
         preview(image, flow, mask, {"one": result}, truth)
 
+    @pytest.mark.parametrize("truth", [False, True])
+    def test_expected_errors_are_drawn_of_the_results_that_have_them(self, truth: bool) -> None:
+        image, flow, mask = random_field(30, 40)
+        given = flow if truth else None
+        one, two = (dict.fromkeys(names, flow + 1) for names in (["one"], ["one", "two"]))
+        small, large = (np.linspace(0, top, mask.size, dtype=np.float32).reshape(mask.shape) for top in (1, 4))
+        for results in (one, two):
+            drawn = [
+                preview(image, flow, mask, results, given, {"one": error}) for error in (small, large, large[::-1])
+            ]
+            assert drawn[0].size > preview(image, flow, mask, results).size
+            assert len({sheet.tobytes() for sheet in drawn}) == 3  # the key tells large from small, the map where
+
     def test_bad_results_are_named(self) -> None:
         image, flow, mask = random_field(30, 40)
+        with pytest.raises(InputError, match="expected: 'two' was given; names of results"):
+            preview(image, flow, mask, {"one": flow}, expected={"two": flow[..., 0]})
+        with pytest.raises(InputError, match=r"expected: 'one' has the shape \(30, 40, 2\)"):
+            preview(image, flow, mask, {"one": flow}, expected={"one": flow})
         with pytest.raises(InputError, match="a result or truth has the shape"):
             preview(image, flow, mask, {"one": flow[..., :1]})

@@ -67,7 +67,8 @@ NETWORKS = {
         "diffusion steered by a network that sees image and field, the flagship",
         NeuroexplicitConfig(
             width=48,
-            fine_width=32,
+            fine_width=48,
+            depth=6,
             decoder_kernel=2,
             merge=True,
             confidence=True,

@@ -43,15 +43,23 @@ def preview(
     mask: npt.NDArray[np.bool_],
     results: Mapping[str, Field | tuple[Field, str]],
     truth: Field | None = None,
+    expected: Mapping[str, Field] | None = None,
 ) -> Rgb:
     """One picture to judge results by: image, given vectors, each result, and with the truth their errors.
 
     image, flow and mask are as in `draw_given`; results are fields (H, W, C) by name, with a line of small
-    print where wanted; truth is (H, W, C), not finite where unknown. All fields share one colour range, all
-    error maps another, and a key shows both. The sheet is at most about 2400 px wide.
+    print where wanted; truth is (H, W, C), not finite where unknown; expected are the errors (H, W) that methods expect
+    of results of these names, `Result.expected_error`. All fields share one colour range, all error maps another, and
+    a key shows both. The sheet is at most about 2400 px wide.
     """
+    expected = expected or {}
+    if strangers := sorted(expected.keys() - results.keys()):
+        raise InputError(f"expected: {strangers[0]!r} was given; names of results are taken.")
     fields = {name: r if isinstance(r, tuple) else (r, "") for name, r in results.items()}
     check_alike(image, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
+    for name, error in expected.items():
+        if error.shape != mask.shape:
+            raise InputError(f"expected: {name!r} has the shape {error.shape}; the image's {mask.shape} is taken.")
     limits = field_range(np.where(mask[..., None], flow, np.nan) if truth is None else truth)
     rows = -(-len(fields) // _MAX_COLUMNS)
     columns = max(2 if truth is None else 3, -(-len(fields) // max(rows, 1)))
@@ -65,28 +73,32 @@ def preview(
         (f"{name}\n{_score(field, truth, note)}", colour_field(field, limits)) for name, (field, note) in fields.items()
     ]
     keys = [_field_key(limits, flow.shape[2], size[0])]
-    wrong: list[Panel] = []
+    errors: dict[str, Field] = {}
     if truth is not None:
         inputs.append(("Ground truth", colour_field(truth, limits)))
         errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
-        worst = error_limit(*errors.values())
-        wrong = [(f"Error of {name}", error_map(error, worst)) for name, error in errors.items()]
+    below: list[list[Panel | None]] = []
+    if maps := [*errors.values(), *expected.values()]:
+        worst = error_limit(*maps)
+        for title, of in (("Error of", errors), ("Expected error of", expected)):
+            row = [(f"{title} {name}", error_map(of[name], worst)) if name in of else None for name in fields]
+            below += [row] if of else []
         keys.append(_bar_key("error", FieldRange(0.0, worst), _unit(flow), cv2.COLORMAP_INFERNO, size[0]))
-    return contact_sheet(_with_keys(_grid(inputs, filled, wrong, columns, size), keys), columns)
+    return contact_sheet(_with_keys(_grid(inputs, [[*filled], *below], columns, size), keys), columns)
 
 
 def _grid(
-    inputs: list[Panel], filled: list[Panel], wrong: list[Panel], columns: int, size: tuple[int, int]
+    inputs: list[Panel], stacked: list[list[Panel | None]], columns: int, size: tuple[int, int]
 ) -> list[Panel | None]:
-    """The panels row by row: inputs, then rows of results with their errors below, or beside a single one."""
-    rows = [inputs]
-    for i in range(0, len(filled), columns):
-        rows += [filled[i : i + columns], wrong[i : i + columns]]
-    if len(filled) == 1:
-        rows = [inputs, filled + wrong]
+    """The panels row by row: inputs, then rows of results with what belongs to them below, or beside a single one."""
+    rows: list[list[Panel | None]] = [[*inputs]]
+    if len(stacked[0]) == 1:
+        rows.append([panel for row in stacked for panel in row])
+    else:
+        rows += [row[i : i + columns] for i in range(0, len(stacked[0]), columns) for row in stacked]
     panels: list[Panel | None] = []
-    for row in filter(None, rows):
-        panels += [(title, resized(rgb, size)) for title, rgb in row] + [None] * (columns - len(row))
+    for row in rows:
+        panels += [panel and (panel[0], resized(panel[1], size)) for panel in row] + [None] * (columns - len(row))
     return panels
 
 

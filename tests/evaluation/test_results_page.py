@@ -85,7 +85,7 @@ def test_the_readme_names_frames_masks_and_machine(results: Results) -> None:
         "on 4 cores, abacus, 2 threads (Linux, torch 2.0, flowinpaint 1.0):"
     )
     assert "| mine.safetensors | **0.50** |" in block
-    assert "R at 1 % | 5 % | 10 % | EPE at 5 % (px)" in block
+    assert "R at 1 % | 5 % | 10 % | lidar | EPE at 5 % (px)" in block
     assert "](docs/results.md)" in block
 
 

@@ -47,7 +47,9 @@ def command(
             f"{api.DEFAULT_METHOD}."
         ),
     ] = None,
-    preview: Annotated[Path | None, typer.Option(help="Also draw image, given vectors and result here.")] = None,
+    preview: Annotated[
+        Path | None, typer.Option(help="Also draw image, given vectors, result and expected error here.")
+    ] = None,
     errors: Annotated[
         Path | None,
         typer.Option(
@@ -110,7 +112,8 @@ def command(
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
-        picture = draw_preview(guide, sparse, known, labelled)
+        expected = {} if result.expected_error is None else {method: result.expected_error}
+        picture = draw_preview(guide, sparse, known, labelled, expected=expected)
     dense = clip_to_format(out, result.flow)
     write_flow(out, dense)
     if errors is not None and result.expected_error is not None:

@@ -14,6 +14,8 @@ from flowinpaint.masks.cases import Case, case_text
 WIDEST = 4
 """Cases in a table at most: each has three columns."""
 NONE = "–"
+_HELD_BY_MANY = ("lidar", "holes")
+"""Patterns that the README's table has."""
 
 
 def case_groups(cases: Sequence[Case]) -> dict[str, list[list[Case]]]:
@@ -130,13 +132,14 @@ def dataset_table(results: Results) -> str:
 
 
 def readme_table(results: Results, densities: Sequence[Case], middle: Case) -> str:
-    """R at some densities, and EPE, Fl and seconds at one of them, over all data sets."""
+    """R at some densities and of what users hold most, and EPE, Fl and seconds at one density, over all data sets."""
     names = short_names(results.methods)
-    headings = ["method", *(f"R at {case_text(d)}" if i == 0 else case_text(d) for i, d in enumerate(densities))]
+    rated = [*dict.fromkeys([*densities, *(case for case in results.cases if case in _HELD_BY_MANY)])]
+    headings = ["method", *(f"R at {case_text(c)}" if i == 0 else case_text(c) for i, c in enumerate(rated))]
     headings += [f"EPE at {case_text(middle)} (px)", f"Fl at {case_text(middle)} (%)", "seconds"]
     methods = ordered_methods(results, densities)
     columns = [[names[method] for method in methods]]
-    figures = [*((density, "ratio", 2) for density in densities), (middle, "epe", 3), (middle, "fl", 2)]
+    figures = [*((case, "ratio", 2) for case in rated), (middle, "epe", 3), (middle, "fl", 2)]
     for case, name, digits in figures:
         columns.append(best_in_bold([_value(results, method, case, None, name) for method in methods], digits))
     columns.append([_seconds(_value(results, method, middle, None, "seconds")) for method in methods])

@@ -28,8 +28,8 @@ from flowinpaint.neural.process import predicts_all
 if TYPE_CHECKING:
     from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
-TILE = 1024
-"""Side of a tile's core; with what it reads around itself its activations take some 400 MB."""
+TILE = 2048
+"""Side of a tile's core; with what it reads around itself its activations take some 1.5 GB."""
 
 
 class CpuInference:
