@@ -80,6 +80,13 @@ class TestPreview:
                 preview(image, flow, mask, results, given, {"one": error}) for error in (small, large, large[::-1])
             ]
             assert drawn[0].size > preview(image, flow, mask, results).size
+            assert np.array_equal(
+                preview(image, flow, mask, results, given, {"one": None}), preview(image, flow, mask, results, given)
+            )
+            infinite = preview(image, flow, mask, results, given, {"one": np.where(mask, 0, np.inf)})
+            assert np.array_equal(
+                infinite, preview(image, flow, mask, results, given, {"one": np.where(mask, 0, np.nan)})
+            )
             assert len({sheet.tobytes() for sheet in drawn}) == 3  # the key tells large from small, the map where
 
     def test_bad_results_are_named(self) -> None:

@@ -149,8 +149,8 @@ def inpaint(
     parameters: those of the method, for example `lam` and `alpha` of "eed".
     """
     flow = validation.check_flow(flow)
-    known = validation.check_mask(mask, flow)
     guide = validation.check_picture(image, flow.shape[:2])
+    known = validation.check_mask(mask, flow)
     chosen = validation.check_device(device)
     check_parameters(method, parameters)
     fill = _filler(method, chosen, parameters, progress)

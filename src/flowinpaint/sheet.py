@@ -43,21 +43,22 @@ def preview(
     mask: npt.NDArray[np.bool_],
     results: Mapping[str, Field | tuple[Field, str]],
     truth: Field | None = None,
-    expected: Mapping[str, Field] | None = None,
+    expected: Mapping[str, Field | None] | None = None,
 ) -> Rgb:
     """One picture to judge results by: image, given vectors, each result, and with the truth their errors.
 
     image, flow and mask are as in `draw_given`; results are fields (H, W, C) by name, with a line of small
-    print where wanted; truth is (H, W, C), not finite where unknown; expected are the errors (H, W) that methods expect
-    of results of these names, `Result.expected_error`. All fields share one colour range, all error maps another, and
-    a key shows both. The sheet is at most about 2400 px wide.
+    print where wanted; truth is (H, W, C), not finite where unknown; expected are the errors (H, W) that methods
+    expect of results of these names, `Result.expected_error`, grey where infinite. All fields share one colour
+    range, all error maps another, and a key shows both. The sheet is at most about 2400 px wide.
     """
     expected = expected or {}
+    foreseen = {name: np.where(np.isinf(e), np.nan, e) for name, e in expected.items() if e is not None}
     if strangers := sorted(expected.keys() - results.keys()):
         raise InputError(f"expected: {strangers[0]!r} was given; names of results are taken.")
     fields = {name: r if isinstance(r, tuple) else (r, "") for name, r in results.items()}
     check_alike(image, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
-    for name, error in expected.items():
+    for name, error in foreseen.items():
         if error.shape != mask.shape:
             raise InputError(f"expected: {name!r} has the shape {error.shape}; the image's {mask.shape} is taken.")
     limits = field_range(np.where(mask[..., None], flow, np.nan) if truth is None else truth)
@@ -78,12 +79,20 @@ def preview(
         inputs.append(("Ground truth", colour_field(truth, limits)))
         errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
     below: list[list[Panel | None]] = []
-    if maps := [*errors.values(), *expected.values()]:
+    if maps := [*errors.values(), *foreseen.values()]:
         worst = error_limit(*maps)
-        for title, of in (("Error of", errors), ("Expected error of", expected)):
+        for title, of in (("Error of", errors), ("Expected error of", foreseen)):
             row = [(f"{title} {name}", error_map(of[name], worst)) if name in of else None for name in fields]
             below += [row] if of else []
-        keys.append(_bar_key("error", FieldRange(0.0, worst), _unit(flow), cv2.COLORMAP_INFERNO, size[0]))
+        keys.append(
+            _bar_key(
+                "error" if errors else "expected error",
+                FieldRange(0.0, worst),
+                _unit(flow),
+                cv2.COLORMAP_INFERNO,
+                size[0],
+            )
+        )
     return contact_sheet(_with_keys(_grid(inputs, [[*filled], *below], columns, size), keys), columns)
 
 

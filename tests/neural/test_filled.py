@@ -40,6 +40,14 @@ def test_a_single_vector_tells_nothing_about_the_others() -> None:
     assert confidence_of(error).sum() == 2
 
 
+@pytest.mark.parametrize("value", [0.0, 3.3, -1e4])
+def test_nor_do_many_that_are_alike(value: float) -> None:
+    log_error, f, c = given()
+    error = expected_error(log_error, torch.full_like(f, value), c)
+    assert torch.equal(torch.isinf(error), c == 0)
+    assert (error[c > 0] == 0).all()
+
+
 def test_extreme_predictions_stay_finite() -> None:
     _, f, c = given()
     for value in (-1e6, 1e6):

@@ -55,7 +55,7 @@ Networks also tell how far off they expect to be (`result.expected_error`), and 
 (`result.confidence`). Means over all frames, and over the pixels that were not given. If pixels are removed in the
 order of what is expected, the largest first, the error of the rest falls; **AUSE** is the area between that curve and
 the one of an oracle that knows the errors, so 0 is best. Beside it stands that of the distance to the nearest given
-pixel."""
+pixel. Errors are measured in how much the given vectors differ; a single one tells nothing, and `single` has no row."""
 
 
 def page_text(results: Results, plot: str | None, zoom: str | None, foresight: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flowinpaint.neural.first_guess import known_statistics
+from flowinpaint.neural.first_guess import RELATIVE_FLOOR, known_statistics
 
 LARGEST_LOGARITHM = 8.0
 """Expected errors lie between e^-8 and e^8 times the scale."""
@@ -37,8 +37,11 @@ def error_scale(f: Tensor, c: Tensor) -> Tensor:
 def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
     """The expected endpoint error (B, 1, H, W) in the field's unit: 0 where known.
 
-    A single vector tells nothing about how the field varies: then it is infinite everywhere else.
+    Known vectors that are all alike, one of them or many, tell nothing about how the field varies, and by that errors
+    are measured: then it is infinite everywhere else.
     """
-    error = error_scale(f, c) * torch.exp(log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM))
-    alone = c.sum((2, 3), keepdim=True) <= 1
-    return torch.where(c > 0, 0.0, torch.where(alone, torch.inf, error))
+    mean, deviation = known_statistics(torch.where(c > 0, f, 0), c)
+    scale = deviation.mean(1, keepdim=True)
+    error = scale * torch.exp(log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM))
+    alike = scale <= RELATIVE_FLOOR * mean.abs().amax(1, keepdim=True)
+    return torch.where(c > 0, 0.0, torch.where(alike, torch.inf, error))
