@@ -319,3 +319,10 @@ def test_a_models_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch
     assert len(reads) == 2
     assert np.array_equal(results[0], results[1])
     assert not np.array_equal(results[1], results[2])
+
+
+def test_eight_bits_in_sixteen_are_told() -> None:
+    image, flow, mask = problem()
+    with pytest.warns(UserWarning, match="image: uint16 up to .* nearly black"):
+        fi.inpaint(image.astype(np.uint16), flow, mask, method="nearest")
+    fi.inpaint(np.zeros(mask.shape, np.uint16), flow, mask, method="nearest")  # nothing to tell of a black one

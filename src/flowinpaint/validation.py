@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,11 @@ def check_picture(image: object, size: tuple[int, ...]) -> npt.NDArray[Any]:
         image = np.clip(image, 0, 1).astype(np.float32)
     elif image.dtype not in (np.uint8, np.uint16):
         raise InputError(f"image: {image.dtype} was given; uint8, uint16 or a float in [0, 1] is taken.")
+    elif image.dtype == np.uint16 and 0 < (brightest := image.max(initial=0)) <= np.iinfo(np.uint8).max:
+        warnings.warn(
+            f"image: uint16 up to {brightest} was given, which is nearly black; if it has 8 bits, give it as uint8.",
+            stacklevel=3,
+        )
     return image if image.ndim == 3 else image[..., None]
 
 
