@@ -5,13 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from torch import Tensor
 
 import flowinpaint as fi
 from flowinpaint import api
+from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.speed_cells import weights_files
+from flowinpaint.neural import dtm
 from flowinpaint.neural.shipped import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
-from helpers import random_field
+from helpers import generator, random_field
 
 SHIPPED = {name: network for name, network in api.NETWORKS.items() if network.weights is not None}
 EACH = pytest.mark.parametrize("name", SHIPPED)
@@ -58,6 +61,26 @@ def test_the_card_tells_of_this_model(name: str) -> None:
     assert f"width {model.config.width}, fine width {model.config.fine_width}" in card
     assert f"steps {', '.join(map(str, model.config.steps))}" in card
     assert f"{shipped_file(name).stat().st_size / 1e6:.1f} MB" in card
+
+
+@EACH
+@torch.inference_mode()
+def test_what_its_layers_make_fits_half_precision(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    largest: list[float] = []
+
+    def watch(y: Tensor) -> Tensor:
+        largest.append(float(y.max()))
+        return torch.relu(y)
+
+    monkeypatch.setattr(dtm, "relu", watch)
+    model = fi.load_model(name, "cpu")
+    model.backend = "reference"
+    scene = sample_scene(192, 256, seed=0)
+    image, flow = (torch.from_numpy(x).permute(2, 0, 1)[None].float() for x in (scene.image, scene.flow))
+    for density in (0.002, 0.1):
+        model(image / 255, torch.rand(1, 1, 192, 256, generator=generator(1)) < density, flow)
+    assert len(largest) > 20
+    assert max(largest) < torch.finfo(torch.float16).max / 16
 
 
 def refused(error: type[Exception], match: str) -> None:
