@@ -112,8 +112,7 @@ def command(
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
-        expected = {} if result.expected_error is None else {method: result.expected_error}
-        picture = draw_preview(guide, sparse, known, labelled, expected=expected)
+        picture = draw_preview(guide, sparse, known, labelled, expected={method: result.expected_error})
     dense = clip_to_format(out, result.flow)
     write_flow(out, dense)
     if errors is not None and result.expected_error is not None:
