@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import flowinpaint as fi
 from flowinpaint import api
-from flowinpaint.api import EXPLICIT, NETWORKS, ready_methods
+from flowinpaint.api import EXPLICIT
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.neural.weights import read_model
 from helpers import FLOW_AWARE
@@ -212,18 +212,6 @@ def test_progress_is_reported() -> None:
     seen: list[fi.Progress] = []
     result = fi.inpaint(image, flow, mask, method="eed", progress=seen.append)
     assert seen[-1].iterations == result.info["iterations"]
-
-
-@pytest.mark.parametrize("name", [name for name, network in NETWORKS.items() if network.weights is None])
-def test_networks_without_weights_are_listed_and_say_so(name: str) -> None:
-    assert name in fi.methods()
-    assert name not in ready_methods()
-    with pytest.raises(fi.WeightsMissingError, match=f"method: '{name}' has no trained weights.*one of neuroexplicit,"):
-        fi.inpaint(*problem(), method=name)
-    with pytest.warns(UserWarning, match="untrained"):
-        model = fi.load_model(name, "cpu")
-    out = model(torch.rand(1, 3, 10, 11), torch.ones(1, 1, 10, 11), torch.rand(1, 2, 10, 11))
-    assert out.shape == (1, 2, 10, 11)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import flowinpaint as fi
-from flowinpaint.api import ready_methods
+from flowinpaint.api import NETWORKS
 from flowinpaint.cli import app
 from helpers import FLOW_AWARE
 
@@ -175,10 +175,6 @@ ERRORS = {
     "no such preview format": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "p.doc"], "p.doc"),
     "wrong channels for the output": (["image.png", "five.npy", "-o", "o.flo"], "channels"),
     "unknown method": (["image.png", "flow.flo", "-o", "o.flo", "--method", "magic"], "method: 'magic'"),
-    "no weights": (
-        ["image.png", "flow.flo", "-o", "o.flo", "--method", "neuroexplicit-paper"],
-        "no trained weights",
-    ),
     "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=VALUE"),
     "bad setting value": (
         ["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "lam=a"],
@@ -231,11 +227,11 @@ def test_demo_writes_fields_and_a_picture_and_prints_a_table(tmp_path: Path) -> 
     code, stdout, _ = run("demo", "-o", out, "--density", "0.03")
     assert code == 0
     inputs = {"image.png", "truth.flo", "given.flo", "mask.png", "demo.png"}
-    assert {p.name for p in out.iterdir()} == inputs | {f"{method}.flo" for method in ready_methods()}
+    assert {p.name for p in out.iterdir()} == inputs | {f"{method}.flo" for method in fi.methods()}
     assert all(method in stdout for method in ("eed", "harmonic", "nearest", "EPE", "seconds"))
     truth, given = fi.read_flow(out / "truth.flo")[0], fi.read_flow(out / "given.flo")[1]
     assert given.mean() == pytest.approx(0.03, abs=1e-4)
-    errors = {name: fi.epe(fi.read_flow(out / f"{name}.flo")[0], truth) for name in ready_methods()}
+    errors = {name: fi.epe(fi.read_flow(out / f"{name}.flo")[0], truth) for name in fi.methods()}
     assert min(errors, key=lambda name: errors[name]) == "neuroexplicit"
     assert errors["eed"] < min(errors["harmonic"], errors["nearest"])
     assert stdout.index("neuroexplicit") < min(stdout.index(name) for name in errors if name != "neuroexplicit")
@@ -258,8 +254,7 @@ def test_methods_lists_every_method() -> None:
     assert code == 0
     assert all(name in stdout for name in fi.methods())
     shown = {name: line for line in stdout.splitlines() for name in fi.methods() if f" {name} " in line}
-    assert " shipped " in shown["neuroexplicit"]
-    assert "not shipped" in shown["neuroexplicit-paper"]
+    assert all(" shipped " in shown[name] for name in NETWORKS)
 
 
 def test_version_and_help() -> None:

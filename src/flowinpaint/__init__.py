@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 from flowinpaint.api import inpaint, load_model, methods
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError, WeightsMissingError
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, fl_outliers
@@ -37,7 +37,6 @@ __all__ = [
     "NeuroexplicitConfig",
     "Progress",
     "Result",
-    "WeightsMissingError",
     "__version__",
     "epe",
     "error_map",

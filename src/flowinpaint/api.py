@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from flowinpaint import validation
 from flowinpaint.diffusion.kernels import kernels_for
-from flowinpaint.errors import InputError, WeightsMissingError
+from flowinpaint.errors import InputError
 from flowinpaint.explicit import opencv_peers
 from flowinpaint.explicit.amle import amle
 from flowinpaint.explicit.eed import eed
@@ -55,11 +54,11 @@ class ExplicitMethod:
 
 @dataclass(frozen=True)
 class NeuralMethod:
-    """A network by its configuration; `weights` is the file that is shipped, of that configuration, or None."""
+    """A network by its configuration; `weights` is the file that is shipped, of that configuration."""
 
     summary: str
     config: NeuroexplicitConfig
-    weights: Path | None = None
+    weights: Path
 
 
 NETWORKS = {
@@ -80,7 +79,11 @@ NETWORKS = {
         ),
         shipped_file("neuroexplicit"),
     ),
-    "neuroexplicit-paper": NeuralMethod("the same, exactly as in the paper", NeuroexplicitConfig()),
+    "neuroexplicit-paper": NeuralMethod(
+        "the network exactly as in the paper: it sees the image alone",
+        NeuroexplicitConfig(),
+        shipped_file("neuroexplicit-paper"),
+    ),
 }
 EXPLICIT = {
     "eed": ExplicitMethod("edge-enhancing diffusion: flow edges follow image edges", eed),
@@ -99,11 +102,6 @@ if opencv_peers.available():
 def methods() -> list[str]:
     """The names that `inpaint` takes."""
     return [*NETWORKS, *EXPLICIT]
-
-
-def ready_methods() -> list[str]:
-    """Those of `methods()` that can fill a field now: the explicit ones, and networks whose weights are shipped."""
-    return [name for name in methods() if name in EXPLICIT or NETWORKS[name].weights is not None]
 
 
 def parameters_of(method: str | Path) -> dict[str, Any]:
@@ -193,7 +191,7 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
     """The network behind a method, or the one in a .safetensors file, as a module in evaluation mode.
 
     It takes image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) and flow (B, C, H, W), and returns (B, C, H, W) at any
-    size, differentiably. A method without shipped weights is built untrained, with a warning.
+    size, differentiably.
     """
     chosen = validation.check_device(device)
     if _is_path(name_or_path):
@@ -203,12 +201,9 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
             f"name_or_path: {str(name_or_path)!r} was given; {', '.join(NETWORKS)} or the path of a "
             f"{WEIGHTS_SUFFIX} file is taken."
         )
-    network = NETWORKS[str(name_or_path)]
-    if network.weights is not None:
-        check_shipped(network.weights)
-        return read_model(network.weights).to(chosen).eval()
-    warnings.warn(f"No weights are shipped for {name_or_path!r} yet: this is the untrained network.", stacklevel=2)
-    return Neuroexplicit(network.config).to(chosen).eval()
+    weights = NETWORKS[str(name_or_path)].weights
+    check_shipped(weights)
+    return read_model(weights).to(chosen).eval()
 
 
 Filler = Callable[[Tensor, Tensor, Tensor], Solution]
@@ -247,12 +242,6 @@ def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
             "is taken."
         )
     weights = Path(method) if _is_path(method) else NETWORKS[str(method)].weights
-    if weights is None:
-        raise WeightsMissingError(
-            f"method: {str(method)!r} has no trained weights in this version yet; take one of "
-            f"{', '.join(ready_methods())}, the path of your own {WEIGHTS_SUFFIX} file, or train one: load_model gives "
-            "the untrained network."
-        )
     if not weights.is_file():
         return load_model(method, device)  # which says what is wrong
     about = weights.stat()

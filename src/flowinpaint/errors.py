@@ -15,10 +15,6 @@ class MissingFileError(FileNotFoundError):
     """A file that was asked for is not there."""
 
 
-class WeightsMissingError(ValueError):
-    """A trained network was asked for and no weights are shipped for it."""
-
-
 def check_file(path: Path, fault: str | bool | None) -> None:
     """Raise FileFormatError if a file has a fault: a phrase that fits behind its name."""
     if fault:

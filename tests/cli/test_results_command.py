@@ -99,7 +99,7 @@ def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.Mon
 
 
 def test_without_a_method_to_run_there_is_no_picture(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "ready_methods", list)
+    monkeypatch.setattr(api, "methods", list)
     code, stdout, _ = run("first")
     assert code == 0
     assert "zoom" not in stdout

@@ -47,8 +47,6 @@ def test_tables_json_and_plot_of_methods_and_a_model_file(place: Path) -> None:
     assert len(content["cells"]) == 2 * 3
     assert all(len(cell["call"]["samples"]) == 2 for cell in content["cells"])
     assert [g["pixels"] for g in content["growth"]] == [[384, 1152]] * 3
-    assert content["settings"]["untrained"] == []
-    assert "untrained" not in stdout
     assert stdout.count("nearest") == 2 + 1  # a row at each size, and its growth
     assert "16×24" in stdout
     assert "cpu copies" in stdout
@@ -59,10 +57,10 @@ def test_tables_json_and_plot_of_methods_and_a_model_file(place: Path) -> None:
     assert min(picture.shape[:2]) > 400
 
 
-def test_a_single_size_has_no_growth_and_untrained_networks_are_named(place: Path) -> None:
+def test_a_single_size_has_no_growth(place: Path) -> None:
     code, stdout, _ = run(*BASIC, "--methods", "neuroexplicit-paper", "--precision", "auto")
     assert code == 0
-    assert "neuroexplicit-paper: timed with untrained weights" in stdout
+    assert "time grows" not in stdout
     assert sorted(p.name for p in (place / "speed").iterdir()) == ["speed.json", "speed.md"]
 
 

@@ -254,7 +254,6 @@ def test_weights_in_a_file_count_by_their_content(root: Path, tmp_path: Path) ->
     [
         ({"methods": []}, "methods: none was given"),
         ({"methods": ["magic"]}, "methods: 'magic' was given; .*nearest"),
-        ({"methods": ["neuroexplicit-paper"]}, "methods: 'neuroexplicit-paper' is not ready"),
         ({"methods": ["no.safetensors"]}, "methods: 'no.safetensors' was given, but there is no such file"),
         ({"densities": []}, "densities: none"),
         ({"densities": [0.1, 5]}, "densities: 5 was given; shares"),

@@ -85,29 +85,14 @@ def test_what_is_given_has_the_size_and_the_density(size: tuple[int, int]) -> No
     assert not flow[:, :, ~torch.from_numpy(given.mask)].any()
 
 
-def test_untrained_networks_are_seeded_and_leave_the_callers_draws_alone(tmp_path: Path) -> None:
-    files = []
-    for seed in (5, 6):
-        torch.manual_seed(seed)
-        expected = torch.rand(3)
-        torch.manual_seed(seed)
-        (tmp_path / str(seed)).mkdir()
-        files.append(weights_files(["neuroexplicit-paper"], tmp_path / str(seed))["neuroexplicit-paper"])
-        assert torch.equal(torch.rand(3), expected)
-    a, b = files
-    assert a is not None
-    assert b is not None
-    assert a.read_bytes() == b.read_bytes()
-
-
 def test_files_are_looked_at_before_anything_is_timed(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"bad\.safetensors: not a readable"):
-        weights_files([str(tmp_path / "bad.safetensors")], tmp_path)
+        weights_files([str(tmp_path / "bad.safetensors")])
     with pytest.raises(FileNotFoundError, match="there is no such file"):
-        weights_files([str(tmp_path / "none.safetensors")], tmp_path)
+        weights_files([str(tmp_path / "none.safetensors")])
     with pytest.raises(InputError, match="methods: 'magic' was given"):
-        weights_files(["magic"], tmp_path)
+        weights_files(["magic"])
 
 
 @pytest.fixture

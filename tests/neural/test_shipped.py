@@ -16,7 +16,7 @@ from flowinpaint.neural import dtm
 from flowinpaint.neural.shipped import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
 from helpers import generator, random_field
 
-SHIPPED = {name: network for name, network in api.NETWORKS.items() if network.weights is not None}
+SHIPPED = api.NETWORKS
 EACH = pytest.mark.parametrize("name", SHIPPED)
 
 
@@ -93,7 +93,7 @@ def refused(error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         check_method("neuroexplicit")
     with pytest.raises(error, match=match):
-        weights_files(["neuroexplicit"], Path())
+        weights_files(["neuroexplicit"])
 
 
 def test_damaged_weights_are_refused(copy: Path) -> None:

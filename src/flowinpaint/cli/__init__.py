@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from flowinpaint import __version__
 from flowinpaint.cli import assets, demo, evaluate, fill, methods, results, speed, train, tune, zoom
 from flowinpaint.cli.console import output, say
-from flowinpaint.errors import FileFormatError, InputError, WeightsMissingError
+from flowinpaint.errors import FileFormatError, InputError
 
 
 class SentenceErrors(TyperGroup):
@@ -20,7 +20,7 @@ class SentenceErrors(TyperGroup):
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
-        except (InputError, FileFormatError, WeightsMissingError, OSError) as error:
+        except (InputError, FileFormatError, OSError) as error:
             say("Error:", "red", str(error))
             raise typer.Exit(1) from error
 

@@ -77,7 +77,7 @@ def command(
     Stopped and called again with the same folder, it goes on where it was.
     """
     check_method(reference, "--reference")
-    names = api.ready_methods() if methods is None else parse_list("--methods", methods)
+    names = api.methods() if methods is None else parse_list("--methods", methods)
     names = list(dict.fromkeys([*names, reference]))
     named = [] if patterns is None else check_patterns(parse_list("--patterns", patterns), "--patterns")
     if densities is None and not named:

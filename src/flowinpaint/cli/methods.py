@@ -12,7 +12,7 @@ def command() -> None:
     for heading in ("method", "what it does", "parameters (default)", "weights"):
         table.add_column(heading, no_wrap=heading == "method")
     for name, network in api.NETWORKS.items():
-        table.add_row(name, network.summary, "", "shipped" if network.weights else "not shipped yet")
+        table.add_row(name, network.summary, "", "shipped")
     for name, explicit in api.EXPLICIT.items():
         defaults = ", ".join(f"{key} ({_written(value)})" for key, value in explicit.parameters.items())
         table.add_row(name, explicit.summary, defaults, "needs none")

@@ -85,8 +85,8 @@ def _draw_plot(path: Path, results: Results) -> Path | None:
 def _draw_zoom(path: Path, results: Results, device: str) -> Path | None:
     """A picture of the best methods that can be run here."""
     path.unlink(missing_ok=True)
-    ready = api.ready_methods()
-    there = [m for m in ordered_methods(results, results.cases) if m in ready or Path(m).is_file()]
+    known = api.methods()
+    there = [m for m in ordered_methods(results, results.cases) if m in known or Path(m).is_file()]
     if not there:
         return None
     draw_figure(path, own_frames(_ZOOM_CASE), there[:_ZOOM_METHODS], _ZOOM_CASE, device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,7 +24,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.evaluation.report import TextTable
 from flowinpaint.evaluation.speed import Measurement, measure_cells
-from flowinpaint.evaluation.speed_cells import Precision, Size, cells_of, is_untrained, weights_files
+from flowinpaint.evaluation.speed_cells import Precision, Size, cells_of, weights_files
 from flowinpaint.evaluation.speed_floor import Rates
 from flowinpaint.evaluation.speed_plot import write_plot
 from flowinpaint.evaluation.speed_report import (
@@ -88,8 +87,7 @@ def command(
 ) -> None:
     """Time methods over sizes, devices and precisions, and compare with what the machine can do at best.
 
-    Networks without trained weights are timed untrained: their time does not depend on the weights. How long training
-    takes is told by benchmarks/training_step.py.
+    How long training takes is told by benchmarks/training_step.py.
     """
     given = [
         *([] if sizes is None else parse_sizes(sizes)),
@@ -107,48 +105,44 @@ def command(
     if not 0 < density <= 1:
         raise InputError(f"--density: {density:g} was given; a share above 0 and up to 1 is taken")
 
-    with tempfile.TemporaryDirectory(prefix="flowinpaint-") as folder:
-        weights = weights_files(names, Path(folder))
-        cells = cells_of(names, chosen_sizes, places, precisions)
-        wanted = [(place, name) for place in places for name in names] if many_sizes else []
-        make_folder(out)
-        measured, rates, many = list[Measurement](), list[Rates](), list[ManySizes]()
-        try:
-            with _bar(len(cells) + many_sizes * len(names) * len(places)) as advance:
-                measured, rates = measure_cells(
-                    cells,
-                    weights,
+    weights = weights_files(names)
+    cells = cells_of(names, chosen_sizes, places, precisions)
+    wanted = [(place, name) for place in places for name in names] if many_sizes else []
+    make_folder(out)
+    measured, rates, many = list[Measurement](), list[Rates](), list[ManySizes]()
+    try:
+        with _bar(len(cells) + many_sizes * len(names) * len(places)) as advance:
+            measured, rates = measure_cells(
+                cells,
+                weights,
+                density=density,
+                seed=seed,
+                repeats=repeats,
+                memory=memory,
+                progress=lambda m: advance(m.cell.text, _outcome(m)),
+            )
+            for place, name in wanted if len(measured) == len(cells) else []:
+                row = measure_many_sizes(
+                    name,
+                    weights[name],
+                    place,
+                    many_sizes,
+                    (least, largest),
                     density=density,
                     seed=seed,
-                    repeats=repeats,
-                    memory=memory,
-                    progress=lambda m: advance(m.cell.text, _outcome(m)),
+                    progress=partial(advance, f"{name}, {place}, many sizes", ""),
                 )
-                for place, name in wanted if len(measured) == len(cells) else []:
-                    row = measure_many_sizes(
-                        name,
-                        weights[name],
-                        place,
-                        many_sizes,
-                        (least, largest),
-                        density=density,
-                        seed=seed,
-                        progress=partial(advance, f"{name}, {place}, many sizes", ""),
-                    )
-                    many.append(row)
-        except KeyboardInterrupt:
-            if not measured:
-                say("Stopped:", "yellow", "nothing was timed, nothing is written.")
-                raise typer.Exit(130) from None
+                many.append(row)
+    except KeyboardInterrupt:
+        if not measured:
+            say("Stopped:", "yellow", "nothing was timed, nothing is written.")
+            raise typer.Exit(130) from None
 
     tables, grown = speed_tables(measured), growths(measured)
     below = sentences(rates, grown, many)
-    if untrained := [name for name in names if is_untrained(name)]:
-        below.append(f"{', '.join(untrained)}: timed with untrained weights, on which the time does not depend.")
     settings: dict[str, Any] = {
         "sizes": chosen_sizes,
         "methods": names,
-        "untrained": untrained,
         "devices": places,
         "precision": precisions,
         "repeats": repeats,

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flowinpaint import api
 from flowinpaint.cli.console import output, say
 from flowinpaint.cli.options import Device, Seed, parse_list, parse_percents
 from flowinpaint.data.folder import Frame, find_samples
@@ -44,8 +43,7 @@ def command(
 ) -> None:
     """Draw samples beside what methods make of them, enlarged where the truth has its strongest edges."""
     case = _parse_case(given)
-    ready = api.ready_methods()
-    names = [m for m in _METHODS if m in ready] if methods is None else parse_list("--methods", methods)
+    names = list(_METHODS) if methods is None else parse_list("--methods", methods)
     for name in names:
         check_method(name, "--methods")
     check_image_writable(out)

@@ -166,18 +166,17 @@ def check_densities(densities: Sequence[float]) -> None:
 
 def check_method(method: str, argument: str = "methods") -> str:
     """A hash of the weights a method needs, "" if it needs none; InputError unless it can be run."""
-    ready = api.ready_methods()
     if method.endswith(WEIGHTS_SUFFIX):
         if not Path(method).is_file():
             raise InputError(f"{argument}: {method!r} was given, but there is no such file.")
         return file_hash(Path(method))
-    if method not in ready:
-        fault = "is not ready for use here" if method in api.methods() else "was given"
+    if method not in api.methods():
         raise InputError(
-            f"{argument}: {method!r} {fault}; {', '.join(ready)} or the path of a {WEIGHTS_SUFFIX} file is taken."
+            f"{argument}: {method!r} was given; {', '.join(api.methods())} or the path of a {WEIGHTS_SUFFIX} file is "
+            "taken."
         )
     network = api.NETWORKS.get(method)
-    if network is None or network.weights is None:
+    if network is None:
         return ""
     check_shipped(network.weights)  # at once, and not in each of the runs
     return file_hash(network.weights)

@@ -21,7 +21,7 @@ from flowinpaint.masks import random_mask
 from flowinpaint.neural.kernels.dtm_cpu import fastest_dtype
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.shipped import check_shipped
-from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model, save_model
+from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
 
 Precision = Literal["auto", "float32"]
 Size = tuple[int, int]
@@ -92,21 +92,16 @@ def cells_of(
     ]
 
 
-def weights_files(methods: Iterable[str], folder: Path) -> dict[str, Path | None]:
-    """The file of weights of each method, None where there is none to read.
-
-    A network whose weights are not shipped is written to the folder untrained: its time does not depend on them.
-    """
+def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
+    """The file of weights of each method, None where there is none to read."""
     files: dict[str, Path | None] = {}
     for method in methods:
         if method.endswith(WEIGHTS_SUFFIX):
             files[method] = Path(method)
             read_model(method)  # what is wrong with it is to be known before anything is timed
         elif method in api.NETWORKS:
-            weights = api.NETWORKS[method].weights
-            if weights is not None:
-                check_shipped(weights)
-            files[method] = weights or _untrained(method, folder)
+            files[method] = weights = api.NETWORKS[method].weights
+            check_shipped(weights)
         elif method in api.EXPLICIT:
             files[method] = None
         else:
@@ -115,11 +110,6 @@ def weights_files(methods: Iterable[str], folder: Path) -> dict[str, Path | None
                 "is taken."
             )
     return files
-
-
-def is_untrained(method: str) -> bool:
-    """Whether a method is a network that no weights are shipped for."""
-    return method in api.NETWORKS and api.NETWORKS[method].weights is None
 
 
 def network_dtype(cell: Cell) -> torch.dtype:
@@ -149,15 +139,6 @@ def filler(method: str, weights: Path | None, device: torch.device, precision: P
         return filled
 
     return run
-
-
-def _untrained(method: str, folder: Path) -> Path:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Neuroexplicit(api.NETWORKS[method].config)
-    path = folder / f"{method}-untrained{WEIGHTS_SUFFIX}"
-    save_model(model, path)
-    return path
 
 
 def described(error: Exception) -> str:
