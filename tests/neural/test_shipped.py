@@ -1,5 +1,7 @@
+import csv
 import re
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,14 @@ from torch import Tensor
 
 import flowinpaint as fi
 from flowinpaint import api
+from flowinpaint.data.folder import find_samples
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.speed_cells import weights_files
+from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.neural import dtm
 from flowinpaint.neural.shipped import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
-from helpers import generator, random_field
+from helpers import generator, random_field, reference
 
 SHIPPED = api.NETWORKS
 EACH = pytest.mark.parametrize("name", SHIPPED)
@@ -81,6 +85,24 @@ def test_what_its_layers_make_fits_half_precision(name: str, monkeypatch: pytest
         model(image / 255, torch.rand(1, 1, 192, 256, generator=generator(1)) < density, flow)
     assert len(largest) > 20
     assert max(largest) < torch.finfo(torch.float16).max / 16
+
+
+@pytest.mark.parametrize(("label", "bar"), [("01", 0.50), ("05", 0.52), ("10", 0.55)])
+def test_the_flagship_has_half_the_error_of_laplace_beltrami_on_real_frames(label: str, bar: float) -> None:
+    with reference("realflow/reference.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if (row["density"], row["method"]) == (label, "laplace-beltrami")]
+    theirs = {(row["dataset"], row["sample"]): float(row["epe"]) for row in rows}
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for sample in find_samples(reference("realflow"), {dataset for dataset, _ in theirs}):
+        frame = sample.load(int(label) / 100)
+        filled = fi.inpaint(frame.image, frame.truth, frame.mask, device="cpu").flow
+        pair = sums[sample.dataset]
+        pair[0] += fi.epe(filled, frame.truth, valid=frame.valid)
+        pair[1] += theirs[sample.dataset, sample.name]
+    assert len(sums) == 5
+    ratio = geometric_mean([ours / other for ours, other in sums.values()])
+    assert ratio is not None
+    assert ratio < bar
 
 
 def refused(error: type[Exception], match: str) -> None:
