@@ -311,6 +311,24 @@ def test_a_models_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch
 
 def test_eight_bits_in_sixteen_are_told() -> None:
     image, flow, mask = problem()
-    with pytest.warns(UserWarning, match="image: uint16 up to .* nearly black"):
+    with pytest.warns(UserWarning, match="image: uint16 up to .*, which is dark; if it has 8 bits"):
         fi.inpaint(image.astype(np.uint16), flow, mask, method="nearest")
     fi.inpaint(np.zeros(mask.shape, np.uint16), flow, mask, method="nearest")  # nothing to tell of a black one
+    for bits in (10, 12):
+        deep = (image.astype(np.float64) * ((2**bits - 1) / 255)).astype(np.uint16)
+        with pytest.warns(UserWarning, match=rf"has {bits} bits, give it as a float: image / {2**bits - 1}\."):
+            fi.inpaint(deep, flow, mask, method="nearest")
+
+
+def test_a_flow_with_its_channels_first_is_named() -> None:
+    image, flow, mask = problem(12, 17)
+    with pytest.raises(fi.InputError, match=r"flow: shape \(2, 12, 17\) was given.*np\.moveaxis\(flow, 0, -1\)"):
+        fi.inpaint(image, np.moveaxis(flow, -1, 0), mask)
+
+
+@pytest.mark.parametrize(("name", "extra"), [("amle", "fast"), ("opencv-ric", "peers")])
+def test_methods_of_an_extra_that_is_not_there_name_it(monkeypatch: pytest.MonkeyPatch, name: str, extra: str) -> None:
+    monkeypatch.delitem(EXPLICIT, name, raising=False)
+    assert name not in fi.methods()
+    with pytest.raises(fi.InputError, match=f"method: '{name}' was given; it needs the extra '{extra}'"):
+        fi.inpaint(*problem(12, 17), method=name)

@@ -19,8 +19,7 @@ from torch import Tensor
 from flowinpaint import validation
 from flowinpaint.diffusion.kernels import kernels_for
 from flowinpaint.errors import InputError
-from flowinpaint.explicit import opencv_peers
-from flowinpaint.explicit.amle import amle
+from flowinpaint.explicit import amle, opencv_peers
 from flowinpaint.explicit.eed import eed
 from flowinpaint.explicit.harmonic import harmonic
 from flowinpaint.explicit.laplace_beltrami import laplace_beltrami
@@ -88,20 +87,34 @@ NETWORKS = {
 EXPLICIT = {
     "eed": ExplicitMethod("edge-enhancing diffusion: flow edges follow image edges", eed),
     "laplace-beltrami": ExplicitMethod("harmonic on the image's surface: close in colour is close", laplace_beltrami),
-    "amle": ExplicitMethod("steepest slope made as small as can be, in the image's metric (needs numba)", amle),
     "harmonic": ExplicitMethod("homogeneous diffusion: smooth, blind to the image", harmonic),
     "nearest": ExplicitMethod("the nearest known vector", nearest),
 }
+if amle.available():
+    EXPLICIT["amle"] = ExplicitMethod("steepest slope made as small as can be, in the image's metric", amle.amle)
 if opencv_peers.available():
     EXPLICIT["opencv-edgeaware"] = ExplicitMethod(
         "OpenCV: affine motion of near matches", opencv_peers.opencv_edgeaware
     )
     EXPLICIT["opencv-ric"] = ExplicitMethod("OpenCV: robust affine motion per superpixel", opencv_peers.opencv_ric)
+EXTRAS = {"amle": "fast", "opencv-edgeaware": "peers", "opencv-ric": "peers"}
+"""The methods that are there with an extra only, and that extra."""
 
 
 def methods() -> list[str]:
     """The names that `inpaint` takes."""
     return [*NETWORKS, *EXPLICIT]
+
+
+def unknown_method(argument: str, method: str) -> InputError:
+    """The error for an argument that names none of `methods()`."""
+    if method in EXTRAS:
+        return InputError(
+            f"{argument}: {method!r} was given; it needs the extra {EXTRAS[method]!r}, which is not there."
+        )
+    return InputError(
+        f"{argument}: {method!r} was given; {', '.join(methods())} or the path of a {WEIGHTS_SUFFIX} file is taken."
+    )
 
 
 def parameters_of(method: str | Path) -> dict[str, Any]:
@@ -147,7 +160,7 @@ def inpaint(
     parameters: those of the method, for example `lam` and `alpha` of "eed".
     """
     flow = validation.check_flow(flow)
-    guide = validation.check_picture(image, flow.shape[:2])
+    guide = validation.check_picture(image, flow.shape)
     known = validation.check_mask(mask, flow)
     chosen = validation.check_device(device)
     check_parameters(method, parameters)
@@ -237,10 +250,7 @@ def _filler(
 
 def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
     if not _is_path(method) and method not in NETWORKS:
-        raise InputError(
-            f"method: {str(method)!r} was given; {', '.join(methods())} or the path of a {WEIGHTS_SUFFIX} file "
-            "is taken."
-        )
+        raise unknown_method("method", str(method))
     weights = Path(method) if _is_path(method) else NETWORKS[str(method)].weights
     if not weights.is_file():
         return load_model(method, device)  # which says what is wrong

@@ -11,6 +11,9 @@ import torch
 
 from flowinpaint.errors import InputError
 
+_FEW_BITS = 12
+"""Cameras give 10 or 12 bits in 16: an image that uses no more is probably not as dark as it says."""
+
 
 def check_flow(flow: object) -> npt.NDArray[np.floating[Any]]:
     """An (H, W, C) array of a floating type, none of the sizes 0."""
@@ -65,13 +68,18 @@ def check_image(image: object, size: tuple[int, ...]) -> npt.NDArray[np.float32]
 
 
 def check_picture(image: object, size: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Any accepted image as (H, W, 3) or (H, W, 1): uint8 and uint16 as they are, others float32 in [0, 1]."""
+    """Any accepted image as (H, W, 3) or (H, W, 1): uint8 and uint16 as they are, others float32 in [0, 1].
+
+    size: (H, W), or the shape (H, W, C) of the flow.
+    """
     if not isinstance(image, np.ndarray):
         raise InputError(f"image: {type(image).__name__} was given; a numpy array (H, W, 3) or (H, W) is taken.")
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
         raise InputError(f"image: shape {image.shape} was given; (H, W, 3) or (H, W) is taken.")
-    if image.shape[:2] != size:
-        raise InputError(f"image: size {image.shape[:2]} was given; {tuple(size)} is taken, the size of the flow.")
+    if image.shape[:2] != size[:2]:
+        if image.shape[:2] == size[1:]:
+            raise InputError(f"flow: shape {size} was given; (H, W, C) is taken: pass np.moveaxis(flow, 0, -1).")
+        raise InputError(f"image: size {image.shape[:2]} was given; {tuple(size[:2])} is taken, the size of the flow.")
     if np.issubdtype(image.dtype, np.floating):
         if not np.isfinite(image).all():
             raise InputError("image: NaN or infinite values were given; values in [0, 1] are taken.")
@@ -84,9 +92,11 @@ def check_picture(image: object, size: tuple[int, ...]) -> npt.NDArray[Any]:
         image = np.clip(image, 0, 1).astype(np.float32)
     elif image.dtype not in (np.uint8, np.uint16):
         raise InputError(f"image: {image.dtype} was given; uint8, uint16 or a float in [0, 1] is taken.")
-    elif image.dtype == np.uint16 and 0 < (brightest := image.max(initial=0)) <= np.iinfo(np.uint8).max:
+    elif image.dtype == np.uint16 and 0 < (brightest := int(image.max(initial=0))) < 2**_FEW_BITS:
+        bits = next(bits for bits in (8, 10, _FEW_BITS) if brightest < 2**bits)
         warnings.warn(
-            f"image: uint16 up to {brightest} was given, which is nearly black; if it has 8 bits, give it as uint8.",
+            f"image: uint16 up to {brightest} was given, which is dark; if it has {bits} bits, give it as a float: "
+            f"image / {2**bits - 1}.",
             stacklevel=3,
         )
     return image if image.ndim == 3 else image[..., None]

@@ -42,7 +42,7 @@ def run(*arguments: Any) -> tuple[int, str, str]:
 
 def test_page_readme_and_pictures_are_written_and_renewed(place: Path) -> None:
     for _ in range(2):
-        code, stdout, _ = run("first", "second")
+        code, stdout, _ = run("first", "second", "--page", "docs/results.md", "--readme", "README.md")
         assert code == 0
         files = "docs/results.md, README.md, docs/results-density.png, docs/results-zoom.jpg"
         assert " ".join(stdout.split()) == f"Wrote {files}."
@@ -71,12 +71,27 @@ def test_other_places_and_a_link_from_one_to_the_other(place: Path) -> None:
     assert "old" in (place / "README.md").read_text()
 
 
-def test_a_readme_without_a_place_stays_as_it_is_unless_it_is_named(place: Path) -> None:
-    (place / "README.md").write_text("# Mine\n")
-    code, stdout, _ = run("first")
+def test_nothing_but_the_evaluations_folder_is_written_to_unless_it_is_named(place: Path) -> None:
+    before = (place / "README.md").read_text()
+    code, stdout, _ = run("first", "second")
     assert code == 0
-    assert "README" not in stdout
-    assert (place / "README.md").read_text() == "# Mine\n"
+    assert "Wrote first/page.md, first/page-density.png, first/page-zoom.jpg." in " ".join(stdout.split())
+    assert (place / "README.md").read_text() == before
+    assert sorted(p.name for p in place.iterdir()) == ["README.md", "first", "second"]
+
+
+def test_links_to_pages_that_are_not_beside_it_are_words(place: Path) -> None:
+    assert run("first")[0] == 0
+    text = (place / "first/page.md").read_text()
+    assert "on the patterns." in " ".join(text.split())
+    assert "evaluate.md" not in text
+    (place / "first/evaluate.md").write_text("")
+    assert run("first")[0] == 0
+    assert "[the patterns](evaluate.md#patterns)" in (place / "first/page.md").read_text()
+
+
+def test_a_readme_without_a_place_is_refused_before_anything_is_written(place: Path) -> None:
+    (place / "README.md").write_text("# Mine\n")
     code, stdout, stderr = run("first", "--readme", "README.md", "--page", "other/page.md")
     assert (code, stdout) == (1, "")
     assert "README.md: has no place for the table" in stderr
@@ -85,8 +100,8 @@ def test_a_readme_without_a_place_stays_as_it_is_unless_it_is_named(place: Path)
 
 def test_a_single_density_has_no_plot_and_an_earlier_one_goes(place: Path) -> None:
     write_evaluation(place / "third", grid_of_records({REFERENCE: 1.0}, [0.05]))
-    assert run("first")[0] == 0
-    assert run("third")[0] == 0
+    assert run("first", "--page", "docs/results.md")[0] == 0
+    assert run("third", "--page", "docs/results.md")[0] == 0
     assert sorted(p.name for p in (place / "docs").iterdir()) == ["results-zoom.jpg", "results.md"]
 
 
@@ -95,7 +110,7 @@ def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.Mon
     code, _, stderr = run("first")
     assert code == 0
     assert "no plot was drawn" in stderr
-    assert "results-density" not in (place / "docs/results.md").read_text()
+    assert "page-density" not in (place / "first/page.md").read_text()
 
 
 def test_without_a_method_to_run_there_is_no_picture(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +118,7 @@ def test_without_a_method_to_run_there_is_no_picture(place: Path, monkeypatch: p
     code, stdout, _ = run("first")
     assert code == 0
     assert "zoom" not in stdout
-    assert "results-zoom" not in (place / "docs/results.md").read_text()
+    assert "page-zoom" not in (place / "first/page.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -121,4 +136,4 @@ def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: l
     assert stderr.startswith("Error: ")
     assert sentence in stderr
     assert (place / "README.md").read_text() == before
-    assert not (place / "docs").exists()
+    assert not (place / "first/page.md").exists()

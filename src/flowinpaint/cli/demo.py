@@ -27,8 +27,9 @@ def command(
     for warning in caught:
         say("Warning:", "yellow", str(warning.message))
     table = Table(title=f"Sample scene {seed}, {100 * density:g} % of the vectors given")
-    for heading in ("method", "EPE (px)", "Fl (%)", "seconds", "iterations", "status"):
-        table.add_column(heading, justify="left" if heading in ("method", "status") else "right")
+    table.add_column("method", min_width=max(len(row.method) for row in rows))
+    for heading in ("EPE (px)", "Fl (%)", "seconds", "iterations", "status"):
+        table.add_column(heading, justify="left" if heading == "status" else "right")
     for row in rows:
         table.add_row(
             row.method,

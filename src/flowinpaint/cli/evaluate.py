@@ -45,7 +45,7 @@ _DENSITIES = "1,5,10"
 def command(
     root: Root,
     methods: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Names or .safetensors files; without it, all that are ready.")
+        str | None, typer.Option(metavar="LIST", help="Names or .safetensors files; without it, all there are.")
     ] = None,
     densities: Annotated[
         str | None,
@@ -155,7 +155,7 @@ def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[s
 
 
 def _rich_table(table: TextTable) -> Table:
-    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, pad_edge=False)  # no lines, to fit 80 characters
+    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # to fit 80 characters
     drawn.add_column(table.headings[0], min_width=min(_METHOD_WIDTH, max(len(row[0]) for row in table.rows)))
     for i, heading in enumerate(table.headings[1:], 1):
         drawn.add_column(

@@ -18,13 +18,13 @@ from flowinpaint.evaluation.density_plot import FEWEST, plotted_densities, write
 from flowinpaint.evaluation.finished import Results, merge, read_evaluation, short_names
 from flowinpaint.evaluation.foresight import mean_foresight
 from flowinpaint.evaluation.plotting import can_plot
-from flowinpaint.evaluation.results_page import BEGIN, page_text, readme_block, replace_block
+from flowinpaint.evaluation.results_page import BEGIN, page_text, readme_block, replace_block, without_dead_links
 from flowinpaint.evaluation.results_tables import foresights, ordered_methods
 from flowinpaint.evaluation.sparsification_plot import write_sparsification_plot
 from flowinpaint.evaluation.zoom_figure import own_frames
 from flowinpaint.io import atomic_path, make_folder
 
-_README = Path("README.md")
+_PAGE = "page.md"
 _PICTURES = ("density.png", "zoom.jpg", "sparsification.png")
 _ZOOM_CASE = 0.05
 _ZOOM_METHODS = 5
@@ -32,43 +32,38 @@ _ZOOM_METHODS = 5
 
 def command(
     evaluations: Annotated[list[Path], typer.Argument(help="Folders that 'flowinpaint evaluate' wrote to.")],
-    page: Annotated[Path, typer.Option(help="The page to write; its pictures go beside it.")] = Path("docs/results.md"),
-    readme: Annotated[
+    page: Annotated[
         Path | None,
         typer.Option(
-            help=f"The file whose table between {BEGIN} and its end is renewed; by default {_README} if it can."
+            help=f"The page to write, pictures beside it; without it {_PAGE} in the first evaluation's folder."
         ),
+    ] = None,
+    readme: Annotated[
+        Path | None, typer.Option(help=f"A file whose table between {BEGIN} and its end is renewed.")
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Write the page of results, its pictures and the README's table from finished evaluations.
+    """Write a page of results and its pictures from finished evaluations, and renew a README's table.
 
     Of a run that several evaluations have, the first one's counts. The samples of the picture are filled anew.
     """
     results = merge([read_evaluation(folder) for folder in evaluations])
-    target = _with_place(readme)
-    if target is not None:  # before anything is written
-        link = Path(os.path.relpath(page, target.parent)).as_posix()
-        text = replace_block(target, target.read_text(encoding="utf-8"), readme_block(results, link))
+    page = page or evaluations[0] / _PAGE
+    if readme is not None:  # before anything is written
+        if not readme.is_file():
+            raise MissingFileError(f"{readme}: there is no such file")
+        link = Path(os.path.relpath(page, readme.parent)).as_posix()
+        text = replace_block(readme, readme.read_text(encoding="utf-8"), readme_block(results, link))
     make_folder(page.parent)
     plot, zoom, foresight = (page.with_name(f"{page.stem}-{end}") for end in _PICTURES)
     drawn = _draw_plot(plot, results), _draw_zoom(zoom, results, device), _draw_foresight(foresight, results)
     pictures = [picture for picture in drawn if picture]
-    _write(page, page_text(results, *(None if picture is None else picture.name for picture in drawn)))
-    if target is not None:
-        _write(target, text)
-    written = [page, *([] if target is None else [target]), *pictures]
+    content = page_text(results, *(None if picture is None else picture.name for picture in drawn))
+    _write(page, without_dead_links(content, page.parent))
+    if readme is not None:
+        _write(readme, text)
+    written = [page, *([] if readme is None else [readme]), *pictures]
     output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
-
-
-def _with_place(readme: Path | None) -> Path | None:
-    """The file to put the table in: the one that was named, or the README of this folder if it has a place for it."""
-    if readme is None:
-        fits = _README.is_file() and BEGIN in _README.read_text(encoding="utf-8")
-        return _README if fits else None
-    if not readme.is_file():
-        raise MissingFileError(f"{readme}: there is no such file")
-    return readme
 
 
 def _draw_plot(path: Path, results: Results) -> Path | None:

@@ -33,7 +33,7 @@ def command(
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help=f"Names or .safetensors files; without it {', '.join(_METHODS)}, if ready."),
+        typer.Option(metavar="LIST", help=f"Names or .safetensors files; without it {', '.join(_METHODS)}."),
     ] = None,
     given: Annotated[
         str, typer.Option(metavar="CASE", help=f"What is given: per cent, or {', '.join(PATTERNS)}.")

@@ -171,10 +171,7 @@ def check_method(method: str, argument: str = "methods") -> str:
             raise InputError(f"{argument}: {method!r} was given, but there is no such file.")
         return file_hash(Path(method))
     if method not in api.methods():
-        raise InputError(
-            f"{argument}: {method!r} was given; {', '.join(api.methods())} or the path of a {WEIGHTS_SUFFIX} file is "
-            "taken."
-        )
+        raise api.unknown_method(argument, method)
     network = api.NETWORKS.get(method)
     if network is None:
         return ""

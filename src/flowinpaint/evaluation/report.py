@@ -34,6 +34,7 @@ class TextTable:
 
 R_COLUMN = 1
 _NAMED = 6
+_HEADINGS = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds"]
 
 
 def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
@@ -45,7 +46,7 @@ def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
         where = f"{len(sets)} data sets" if len(sets) > 1 else str(next(iter(sets), ""))
         rows = [score for score in own if score.dataset is None]
         title = f"{_given(rows)}, {where}, {masks_text(rows)}; R is the EPE relative to {reference}"
-        headings = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds"]
+        headings = _HEADINGS
         failed = any(score.failures for score in rows)
         tables.append(
             TextTable(
@@ -60,7 +61,7 @@ def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
 def dataset_tables(scores: Sequence[Score]) -> list[TextTable]:
     """One table per case and data set."""
     tables = []
-    headings = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds", "samples", "failed"]
+    headings = [*_HEADINGS, "samples", "failed"]
     for case in sorted({score.case for score in scores}, key=case_order):
         own = [score for score in scores if score.case == case]
         for dataset in dict.fromkeys(score.dataset for score in own if score.dataset is not None):

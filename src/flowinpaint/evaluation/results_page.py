@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,11 +52,18 @@ _PLOT_CAPTION = "*All densities that were measured; R at those that every data s
 
 
 _FORESIGHT = """\
-Networks also tell how far off they expect to be (`result.expected_error`), and how likely a vector is within 1 px
-(`result.confidence`). Means over all frames, and over the pixels that were not given. If pixels are removed in the
-order of what is expected, the largest first, the error of the rest falls; **AUSE** is the area between that curve and
-the one of an oracle that knows the errors, so 0 is best. Beside it stands that of the distance to the nearest given
-pixel. Errors are measured in how much the given vectors differ; a single one tells nothing, and `single` has no row."""
+Networks with `confidence` also tell how far off they expect to be (`result.expected_error`), and how likely a vector
+is within 1 px (`result.confidence`). Means over all frames, and over the pixels that were not given. If pixels are
+removed in the order of what is expected, the largest first, the error of the rest falls; **AUSE** is the area between
+that curve and the one of an oracle that knows the errors, so 0 is best. Beside it stands that of the distance to the
+nearest given pixel. Errors are measured in how much the given vectors differ; a single one tells nothing, and `single`
+has no row."""
+
+
+def without_dead_links(text: str, folder: Path) -> str:
+    """The text for a page in a folder, where links to files that are not there are plain words."""
+    link = re.compile(r"(?<!!)\[([^\]]*)\]\(([\w-]+\.md)[^)]*\)")
+    return link.sub(lambda found: found[0] if (folder / found[2]).is_file() else found[1], text)
 
 
 def page_text(results: Results, plot: str | None, zoom: str | None, foresight: str | None) -> str:

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from flowinpaint import api
 from flowinpaint.data.scene import Scene, sample_scene
-from flowinpaint.errors import InputError
 from flowinpaint.masks import random_mask
 from flowinpaint.neural.kernels.dtm_cpu import fastest_dtype
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
@@ -105,10 +104,7 @@ def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
         elif method in api.EXPLICIT:
             files[method] = None
         else:
-            raise InputError(
-                f"methods: {method!r} was given; {', '.join(api.methods())} or the path of a {WEIGHTS_SUFFIX} file "
-                "is taken."
-            )
+            raise api.unknown_method("methods", method)
     return files
 
 

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,11 @@ class Graph(NamedTuple):
     pixels: npt.NDArray[np.int64]
     steps: npt.NDArray[np.int64]
     weights: npt.NDArray[np.float32]
+
+
+def available() -> bool:
+    """Whether numba is there, without which this would take hours."""
+    return find_spec("numba") is not None
 
 
 def amle(
@@ -209,12 +215,8 @@ def _relax(
 @cache
 def _compiled() -> Relax:
     """`_relax` as machine code that leaves other threads running; numba is an extra, so imported here only."""
-    try:
-        from numba import njit
-    except ImportError:
-        raise InputError(
-            "method: 'amle' was given; it is taken once numba is there: pip install flowinpaint[fast]."
-        ) from None
+    from numba import njit
+
     compiled: Relax = njit(cache=True, nogil=True)(_relax)
     return compiled
 
