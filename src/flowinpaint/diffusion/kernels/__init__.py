@@ -37,7 +37,7 @@ def kernels_for(device: torch.device) -> ModuleType:
 @cache
 def _warn_of_plain_kernels(kind: str) -> None:
     """Say once why a solve is slow."""
-    missing, remedy = ("numba", "pip install flowinpaint[fast]") if kind == "cpu" else ("triton", "pip install triton")
+    missing, remedy = ("numba", "pip install numba") if kind == "cpu" else ("triton", "pip install triton")
     warnings.warn(
         f"{missing} is not installed, so steady states are solved in plain PyTorch, many times more slowly: {remedy}.",
         stacklevel=2,
