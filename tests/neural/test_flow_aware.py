@@ -59,6 +59,23 @@ def test_shifting_and_scaling_the_field_shifts_and_scales_the_result() -> None:
     assert not torch.allclose(moved, -2.5 * plain)
 
 
+def test_for_given_tensors_the_result_is_linear_in_the_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, (image, mask, flow) = model(**SMALL), inputs()
+    other = inputs(seed=5)[2]
+    maps: list[list[Tensor]] = []
+    predict = net.predict
+
+    def given_tensors(*arguments: Any) -> list[Tensor]:
+        maps.append(predict(*arguments))
+        return maps[0]
+
+    monkeypatch.setattr(net, "predict", given_tensors)
+    with torch.inference_mode():
+        first, second, combined = (net(image, mask, field) for field in (flow, other, 2 * flow - 3 * other))
+    torch.testing.assert_close(combined, 2 * first - 3 * second, rtol=0, atol=1e-9)
+    assert (maps[2][0] - maps[0][0]).abs().max() > 1e-6  # it would have predicted others
+
+
 def test_the_network_sees_the_field_and_the_mask() -> None:
     net, (image, mask, flow) = model(**SMALL), inputs()
     maps: list[list[Tensor]] = []

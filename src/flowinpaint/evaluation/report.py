@@ -46,12 +46,11 @@ def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
         where = f"{len(sets)} data sets" if len(sets) > 1 else str(next(iter(sets), ""))
         rows = [score for score in own if score.dataset is None]
         title = f"{_given(rows)}, {where}, {masks_text(rows)}; R is the EPE relative to {reference}"
-        headings = _HEADINGS
         failed = any(score.failures for score in rows)
         tables.append(
             TextTable(
                 title,
-                [*headings, "failed"] if failed else headings,
+                [*_HEADINGS, "failed"] if failed else _HEADINGS,
                 [_row(score) + ([str(score.failures)] if failed else []) for score in sorted(rows, key=_by_ratio)],
             )
         )

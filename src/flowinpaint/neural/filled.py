@@ -30,8 +30,7 @@ def confidence_of(error: Tensor) -> Tensor:
 
 def error_scale(f: Tensor, c: Tensor) -> Tensor:
     """The mean deviation of the known vectors of f (B, C, H, W), known where c (B, 1, H, W) is 1: (B, 1, 1, 1)."""
-    _, deviation = known_statistics(torch.where(c > 0, f, 0), c)
-    return deviation.mean(1, keepdim=True)
+    return _mean_and_scale(f, c)[1]
 
 
 def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
@@ -40,8 +39,13 @@ def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
     Known vectors that are all alike, one of them or many, tell nothing about how the field varies, and by that errors
     are measured: then it is infinite everywhere else.
     """
-    mean, deviation = known_statistics(torch.where(c > 0, f, 0), c)
-    scale = deviation.mean(1, keepdim=True)
+    mean, scale = _mean_and_scale(f, c)
     error = scale * torch.exp(log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM))
     alike = scale <= RELATIVE_FLOOR * mean.abs().amax(1, keepdim=True)
     return torch.where(c > 0, 0.0, torch.where(alike, torch.inf, error))
+
+
+def _mean_and_scale(f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (B, C, 1, 1) and mean deviation (B, 1, 1, 1) of the known vectors."""
+    mean, deviation = known_statistics(torch.where(c > 0, f, 0), c)
+    return mean, deviation.mean(1, keepdim=True)
