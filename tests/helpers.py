@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
@@ -10,10 +10,12 @@ import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
+from flowinpaint.neural.dtm import DiffusionTensorModule
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
 REFERENCE = Path(os.environ.get("FLOWINPAINT_REFERENCE", Path(__file__).resolve().parents[2] / "shared"))
 """Outputs of other programs (golden/) and real frames (realflow/); not part of the repository."""
@@ -55,12 +57,32 @@ FLOW_AWARE: dict[str, Any] = {
 }
 """What makes a configuration the flagship's, but for its widths."""
 
+Network = TypeVar("Network", Neuroexplicit, DiffusionTensorModule)
+
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(2, 7), st.integers(2, 7))
 
 
 def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def moderate(network: Network, factor: float, seed: int = 0) -> Network:
+    """The network with weights as PyTorch makes them, times a factor.
+
+    Those of a new one make more of small differences than tests of how things are computed have bounds for.
+    """
+    torch.manual_seed(seed)
+    dtm = network.dtm if isinstance(network, Neuroexplicit) else network
+    with torch.no_grad():
+        for layer in dtm.children():
+            assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+            layer.reset_parameters()
+        if isinstance(network, Neuroexplicit) and network.config.learn_eigenvalues:
+            network._begin_anisotropic()
+        for parameter in dtm.parameters():
+            parameter.mul_(factor)
+    return network
 
 
 def random_process(

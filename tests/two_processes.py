@@ -18,6 +18,9 @@ from flowinpaint.training.distributed import join
 from flowinpaint.training.loop import Listener, Outcome, Progress, train
 from tiny_runs import lines, tiny, use_halves
 
+REVIVING = {"optimiser": {"revive_every": 2}}
+"""Processes must also agree on which channels are dead."""
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -77,16 +80,16 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     use_halves()
     found: dict[str, Any] = {"outcomes": {}}
-    found["outcomes"]["alone"] = together(1, folder / "alone", {})
-    found["outcomes"]["two"] = together(2, folder / "two", {})
-    found["outcomes"]["stopped"] = together(2, folder / "stopped", {}, stop_rank=1)
-    found["outcomes"]["resumed"] = together(2, folder / "stopped", {}, resume=True)
+    found["outcomes"]["alone"] = together(1, folder / "alone", REVIVING)
+    found["outcomes"]["two"] = together(2, folder / "two", REVIVING)
+    found["outcomes"]["stopped"] = together(2, folder / "stopped", REVIVING, stop_rank=1)
+    found["outcomes"]["resumed"] = together(2, folder / "stopped", REVIVING, resume=True)
     found["outcomes"]["odd"] = together(2, folder / "odd", {"data": {"batch": 3}})
     alone, two, stopped = (tensors(folder / name) for name in ("alone", "two", "stopped"))
     found["two_against_one"] = difference(alone, two)
     found["resumed_against_two"] = difference(two, stopped)
     found["other_seed"] = None
-    together(2, folder / "seed", {"data": {"seed": 1}})
+    together(2, folder / "seed", REVIVING | {"data": {"seed": 1}})
     found["other_seed"] = difference(two, tensors(folder / "seed"))
     found["losses"] = {name: [line["loss"] for line in lines(folder / name)] for name in ("alone", "two", "stopped")}
     print(json.dumps(found))

@@ -120,6 +120,17 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, nu
     assert lines(tmp_path / "whole") == lines(tmp_path / "parts")
 
 
+def test_a_run_that_revives_channels_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path) -> None:
+    config = tiny(optimiser={"revive_every": 2})
+    notes: list[str] = []
+    run(config, tmp_path / "whole", listener=Listener(note=notes.append))
+    steps = {int(note.split()[1].rstrip(":")) for note in notes if "dead channels" in note}
+    assert steps and steps <= {0, 2}  # of eight: in the first half
+    assert run(config, tmp_path / "parts", listener=stop_after(1)).interrupted
+    run(config, tmp_path / "parts", resume=True)
+    assert equal(final(tmp_path / "whole"), final(tmp_path / "parts"))
+
+
 def test_the_handlers_of_signals_are_put_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     run(tiny(), tmp_path / "run", listener=stop_after(1))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,6 +13,8 @@ from torch.nn.functional import relu
 
 SHALLOWEST, DEEPEST = 4, 6
 """How often the encoder can halve: the paper's four times, which its four maps need, or more."""
+HEADS_AT_FIRST = 0.2
+"""Of the weights that PyTorch gives to what predicts the maps."""
 TENSOR_CORE_CHANNELS = 8
 """Tensor cores take channels by eights; for other counts cuDNN is about half as fast."""
 
@@ -82,6 +88,12 @@ class DiffusionTensorModule(nn.Module):
         layers |= {f"dt{k}": conv(read[k], out_channels) for k in (4, 3, 2, 1)}
         for name, layer in layers.items():
             self.add_module(name, layer)
+            if name.startswith("dt"):
+                _begin_quietly(layer)
+            else:
+                _begin_evenly(layer)
+        self.watch: Callable[[str, Tensor], None] | None = None
+        """Told each hidden layer's name and what it makes, before the ReLU and where its kernel reaches."""
 
     @property
     def stride(self) -> int:
@@ -91,6 +103,26 @@ class DiffusionTensorModule(nn.Module):
     def seam(self, level: int) -> int:
         """Where the two halves of what dt and the next dcnv read of a level meet; 0 if they are merged."""
         return 0 if self.merge else self.joined[level][0]
+
+    def readers(self) -> dict[str, list[tuple[str, int]]]:
+        """Of each hidden layer, first to last, those that read its channels, and from which of their own inputs on."""
+        skips = {1: "cnv0_1" if self.merge else "cnv0"} | {k: f"cnv{k - 1}_1" for k in range(2, self.depth + 1)}
+        found = defaultdict[str, list[tuple[str, int]]](list)
+        if self.merge:
+            found["cnv0"].append(("cnv0_1", 0))
+        for k, source in skips.items():
+            found[source].append((f"cnv{k}", 0))
+            if k < self.depth:
+                found[f"cnv{k}"].append((f"cnv{k}_1", 0))
+        found[f"cnv{self.depth}"].append((f"dcnv{self.depth}", 0))
+        for k, (risen, _) in self.joined.items():
+            behind = [f"dt{k}"] * (k <= SHALLOWEST) + [f"dcnv{k - 1}"] * (k > 1)
+            for reader in [f"mrg{k}"] if self.merge else behind:
+                found[f"dcnv{k}"].append((reader, 0))
+                found[skips[k]].append((reader, risen))
+            if self.merge:
+                found[f"mrg{k}"] += [(reader, 0) for reader in behind]
+        return dict(found)
 
     def forward(self, x: Tensor, pad_channels: bool | None = None) -> list[Tensor]:
         """The four maps z, coarse to fine; H and W are multiples of `stride`.
@@ -102,7 +134,16 @@ class DiffusionTensorModule(nn.Module):
         multiple = TENSOR_CORE_CHANNELS if pad else 1
 
         def conv(name: str, y: Tensor, seam: int = 0) -> Tensor:
-            return _convolve(self.get_submodule(name), y, multiple, seam)
+            out = _convolve(self.get_submodule(name), y, multiple, seam)
+            if self.watch is not None and not name.startswith("dt"):
+                self.watch(name, out)
+            return out
+
+        def rise(name: str, y: Tensor, seam: int) -> Tensor:
+            out = _upsample(self.get_submodule(name), y, multiple, seam)
+            if self.watch is not None:
+                self.watch(name, out[..., ::2, ::2] if self.shape[3] == 1 else out)
+            return out
 
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
@@ -117,13 +158,39 @@ class DiffusionTensorModule(nn.Module):
         maps, seam = list[Tensor](), 0
         for k in self.joined:
             # Each half is padded by itself; the layers behind it must know where the seam is.
-            y = torch.cat([relu(_upsample(self.get_submodule(f"dcnv{k}"), y, multiple, seam)), skipped[k]], 1)
+            y = torch.cat([relu(rise(f"dcnv{k}", y, seam)), skipped[k]], 1)
             if self.merge:
                 y = relu(conv(f"mrg{k}", y, self.joined[k][0]))
             seam = self.seam(k)
             if k <= SHALLOWEST:
                 maps.append(conv(f"dt{k}", y, seam)[:, : self.out_channels])
         return maps
+
+
+def new_kernel(layer: nn.Module, generator: torch.Generator | None = None) -> Tensor:
+    """A kernel for a hidden layer, drawn on the CPU by He et al. (2015).
+
+    What the layer makes varies as much as what it reads, through ReLUs, however deep the network.
+    """
+    assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+    # A pixel that an upsampling layer makes reads a single one.
+    read = layer.in_channels if isinstance(layer, nn.ConvTranspose2d) else layer.weight[0].numel()
+    return torch.randn(layer.weight.shape, generator=generator) * math.sqrt(2 / read)
+
+
+def _begin_evenly(layer: nn.Module) -> None:
+    """As PyTorch begins, variation shrinks from layer to layer while biases do not, and deep layers see constants."""
+    assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and layer.bias is not None
+    with torch.no_grad():
+        layer.weight.copy_(new_kernel(layer))
+        layer.bias.zero_()
+
+
+def _begin_quietly(head: nn.Module) -> None:
+    """A new network predicts about the same everywhere, whatever it sees: what its heads' biases are."""
+    assert isinstance(head, nn.Conv2d)
+    with torch.no_grad():
+        head.weight.mul_(HEADS_AT_FIRST)
 
 
 def _runs_on_tensor_cores(x: Tensor) -> bool:

@@ -83,6 +83,8 @@ class OptimiserConfig:
     weight_decay: float = 0.0
     """How much of itself each kernel of a convolution loses in a step, in learning rates. Muon's steps never get
     smaller: without it kernels grow without end, and what they make passes the range of half precision."""
+    revive_every: int = 0
+    """Steps between two looks for channels of the network that are dead, in the first half of a run; 0 for none."""
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: float = 1.0
@@ -102,6 +104,7 @@ class OptimiserConfig:
         _at_least("clip", self.clip, 0)
         _at_least("weight_decay", self.weight_decay, 0)
         _at_least("error_weight", self.error_weight, 0)
+        _at_least("revive_every", self.revive_every, 0)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from flowinpaint.training.config_file import check_same_run
 from flowinpaint.training.diagnosis import NotFiniteError, diagnose
 from flowinpaint.training.distributed import World
 from flowinpaint.training.recorder import Recorder
+from flowinpaint.training.revival import REVIVED_UNTIL
 from flowinpaint.training.run_folder import RunFolder, open_run
 from flowinpaint.training.schedule import rate_factor, share_done
 from flowinpaint.training.signals import stop_signals
@@ -133,6 +134,9 @@ def _run(
     if at.share >= 1:
         listener.note(f"Nothing is left to do: the run has {at.step} steps in {at.seconds:.0f} s behind it.")
     while at.share < 1 and not stopped:
+        every = config.optimiser.revive_every
+        if every and at.share < REVIVED_UNTIL and at.step % every == 0 and (count := training.revive(at.step)):
+            listener.note(f"Step {at.step}: {count} dead channels of the network were given new kernels.")
         if training.ready:
             watch.start()
         rate = config.optimiser.lr * rate_factor(config.schedule, at.step, at.share)

@@ -22,6 +22,7 @@ from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
 from flowinpaint.training.losses import loss_of
 from flowinpaint.training.optimiser import Optimiser
+from flowinpaint.training.revival import activities, batches_to_look_at, revive
 from flowinpaint.training.source import Source
 from flowinpaint.training.tally import Counters, Tally
 from flowinpaint.training.task import Task, draw_given
@@ -121,6 +122,18 @@ class TrainingStep:
     def loss(self, filled: Filled, task: Task) -> Tensor:
         """The loss of a step, outside of one."""
         return loss_of(self.config.optimiser)(filled, task)
+
+    def revive(self, step: int) -> int:
+        """Before a step, give channels that are dead on what comes next new kernels; how many there were."""
+        data, totals = self.config.data, dict[str, Tensor]()
+        for k in range(batches_to_look_at(data)):
+            samples = self.samples + k * data.batch
+            for name, mean in activities(self.model, self.task_of(samples, self.source.again(samples))).items():
+                totals[name] = totals.get(name, 0) + mean
+        joint = {name: self.world.mean(total) for name, total in totals.items()}
+        count = revive([self.model, self.average], joint, data.seed + step)
+        self.optimiser.note_change()
+        return count
 
     def read_tally(self) -> Tally:
         """Wait for the device, take what was summed up since the last time, and start the sums afresh."""

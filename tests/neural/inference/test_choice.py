@@ -11,16 +11,12 @@ from torch.nn.utils.parametrizations import weight_norm
 from flowinpaint.errors import InputError
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from helpers import FLOW_AWARE, generator
+from helpers import FLOW_AWARE, generator, moderate
 
 
 def model(**config: Any) -> Neuroexplicit:
-    torch.manual_seed(0)
-    net = Neuroexplicit(NeuroexplicitConfig(**{"width": 4, "steps": (2, 3, 3, 7), **FLOW_AWARE, **config})).eval()
-    with torch.no_grad():
-        for parameter in net.dtm.parameters():
-            parameter.mul_(2)
-    return net
+    fields = {"width": 4, "steps": (2, 3, 3, 7), **FLOW_AWARE, **config}
+    return moderate(Neuroexplicit(NeuroexplicitConfig(**fields)), 2).eval()
 
 
 def inputs(H: int = 20, W: int = 30) -> tuple[Tensor, Tensor, Tensor]:

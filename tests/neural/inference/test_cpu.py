@@ -17,15 +17,12 @@ from flowinpaint.neural.inference.cpu import CpuInference
 from flowinpaint.neural.kernels import edge_weights_cpu
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from helpers import FLOW_AWARE, generator, sintel
+from helpers import FLOW_AWARE, generator, moderate, sintel
 
 
 def model_of(width: int = 8, **fields: Any) -> Neuroexplicit:
-    torch.manual_seed(0)
-    model = Neuroexplicit(NeuroexplicitConfig(width=width, **fields)).eval()
+    model = moderate(Neuroexplicit(NeuroexplicitConfig(width=width, **fields)), 2).eval()
     with torch.no_grad():
-        for parameter in model.dtm.parameters():
-            parameter.mul_(2)
         model.lam.copy_(torch.tensor([0.5, 1.0, 1.5, 0.8]))
     model.backend = "reference"
     return model

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from helpers import FLOW_AWARE, generator
+from helpers import FLOW_AWARE, generator, moderate
 
 pytest.importorskip("triton", reason="Triton comes with PyTorch on Linux only")
 from flowinpaint.neural.inference import cuda
@@ -27,12 +27,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 
 
 def model(seed: int = 0, **config: Any) -> Neuroexplicit:
-    torch.manual_seed(seed)
-    net = Neuroexplicit(NeuroexplicitConfig(**{"width": 4, "steps": (2, 3, 3, 7), **config})).to(DEVICE).eval()
-    with torch.no_grad():
-        for parameter in net.dtm.parameters():  # as they are made, the deeper layers hardly matter
-            parameter.mul_(2)
-    return net
+    net = Neuroexplicit(NeuroexplicitConfig(**{"width": 4, "steps": (2, 3, 3, 7), **config}))
+    return moderate(net, 2, seed).to(DEVICE).eval()
 
 
 def inputs(B: int, C: int, H: int, W: int, density: float = 0.2) -> tuple[Tensor, Tensor, Tensor]:

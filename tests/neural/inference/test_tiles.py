@@ -8,17 +8,12 @@ from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.inference import tiles
 from flowinpaint.neural.inference.tiles import AFTER, BEFORE, spans_of, tiled_maps
 from flowinpaint.neural.levels import extend
-from helpers import generator
+from helpers import generator, moderate
 
 
 def small_network(decoder_kernel: int = 2, merge: bool = False, depth: int = 4) -> DiffusionTensorModule:
     """Random weights large enough that a far pixel still matters."""
-    torch.manual_seed(0)
-    network = DiffusionTensorModule(4, 2, 3, decoder_kernel, merge, depth=depth).double()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(2)
-    return network
+    return moderate(DiffusionTensorModule(4, 2, 3, decoder_kernel, merge, depth=depth).double(), 2)
 
 
 def whole_and_tiled(

@@ -6,16 +6,11 @@ import torch
 from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.kernels import dtm_cpu
 from flowinpaint.neural.kernels.dtm_cpu import PackedDtm
-from helpers import generator
+from helpers import generator, moderate
 
 
 def network(decoder_kernel: int, merge: bool = False, depth: int = 4) -> DiffusionTensorModule:
-    torch.manual_seed(0)
-    result = DiffusionTensorModule(6, 5, 8, decoder_kernel, merge, 6 if merge else 0, depth)
-    with torch.no_grad():
-        for parameter in result.parameters():
-            parameter.mul_(2)
-    return result
+    return moderate(DiffusionTensorModule(6, 5, 8, decoder_kernel, merge, 6 if merge else 0, depth), 2)
 
 
 @pytest.mark.parametrize(("decoder_kernel", "merge"), [(1, False), (2, False), (2, True)])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flowinpaint.errors import InputError
 from flowinpaint.neural.dtm import DiffusionTensorModule
-from helpers import generator
+from helpers import generator, moderate
 
 pytest.importorskip("triton")
 from flowinpaint.neural.kernels.dtm_gpu import PackedDtm, pieces
@@ -30,8 +30,8 @@ def module(
     fine_width: int = 0,
     depth: int = 4,
 ) -> DiffusionTensorModule:
-    torch.manual_seed(0)
-    return DiffusionTensorModule(in_channels, out_channels, width, decoder_kernel, merge, fine_width, depth).to(DEVICE)
+    shape = in_channels, out_channels, width, decoder_kernel, merge, fine_width, depth
+    return moderate(DiffusionTensorModule(*shape), 1).to(DEVICE)
 
 
 def picture(channels: int, H: int, W: int, batch: int = 1, seed: int = 1) -> Tensor:

@@ -1,0 +1,79 @@
+"""Dead channels are given new kernels, so that a network keeps its width (after Sokar et al., 2023).
+
+A channel whose ReLU never opens has no gradient, and stays so. Muon's steps are as large where gradients are small and
+little but noise, and can close a whole layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from flowinpaint.neural.dtm import new_kernel
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.training.config import DataConfig
+from flowinpaint.training.task import Task
+
+DEAD = 0.01
+"""A channel is dead that is less active than this share of its layer's mean."""
+PIXELS_LOOKED_AT, MOST_BATCHES = 2_000_000, 32
+"""How much a verdict takes: a channel of a coarse layer that minds few things is silent on a few small crops."""
+REVIVED_UNTIL = 0.5
+"""The share of a run in which channels are revived: later they would have no time to learn."""
+
+
+def batches_to_look_at(data: DataConfig) -> int:
+    """How many joint batches a verdict takes."""
+    return min(MOST_BATCHES, math.ceil(PIXELS_LOOKED_AT / (data.batch * data.size[0] * data.size[1])))
+
+
+@torch.no_grad()
+def activities(model: Neuroexplicit, task: Task) -> dict[str, Tensor]:
+    """Of each hidden layer, how much its channels let through the ReLU in the mean over a task, (channels,)."""
+    found = dict[str, Tensor]()
+
+    def look(name: str, y: Tensor) -> None:
+        found[name] = torch.relu(y).mean((0, 2, 3))
+
+    backend, model.backend, model.dtm.watch = model.backend, "reference", look
+    try:
+        model.fill(task.batch.image, task.mask, task.given)
+    finally:
+        model.backend, model.dtm.watch = backend, None
+    return found
+
+
+@torch.no_grad()
+def revive(models: Sequence[Neuroexplicit], activity: dict[str, Tensor], seed: int) -> int:
+    """Give dead channels, by the activities of `activities`, new kernels, the same in all models; how many there were.
+
+    What is read of such a channel begins with zeros: at first the networks predict what they did. A new kernel adds up
+    to zero, so that what its inputs have in common, being behind ReLUs themselves, does not close it again.
+    """
+    generator, count = torch.Generator().manual_seed(seed), 0
+    for name, readers in models[0].dtm.readers().items():
+        mean = activity[name]
+        dead = (mean <= DEAD * mean.mean()).nonzero()[:, 0]
+        if not len(dead):
+            continue
+        count += len(dead)
+        drawn = rows_of(models[0].dtm.get_submodule(name), new_kernel(models[0].dtm.get_submodule(name), generator))
+        drawn = (drawn - drawn.mean((1, 2, 3), keepdim=True)).to(dead.device)
+        for model in models:
+            layer = model.dtm.get_submodule(name)
+            assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and layer.bias is not None
+            rows_of(layer, layer.weight)[dead] = drawn[dead]
+            layer.bias[dead] = 0
+            for reader, start in readers:
+                layer = model.dtm.get_submodule(reader)
+                assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+                rows_of(layer, layer.weight)[:, start + dead] = 0
+    return count
+
+
+def rows_of(layer: nn.Module, kernel: Tensor) -> Tensor:
+    """A view of a layer's kernel: a row for each channel that it makes, a column for each that it reads."""
+    return kernel.transpose(0, 1) if isinstance(layer, nn.ConvTranspose2d) else kernel
