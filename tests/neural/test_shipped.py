@@ -16,6 +16,7 @@ from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.speed_cells import weights_files
 from flowinpaint.evaluation.summary import geometric_mean
+from flowinpaint.masks.cases import Pattern
 from flowinpaint.neural import dtm
 from flowinpaint.neural.shipped import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
 from helpers import generator, random_field, reference
@@ -103,6 +104,22 @@ def test_the_flagship_has_half_the_error_of_laplace_beltrami_on_real_frames(labe
     ratio = geometric_mean([ours / other for ours, other in sums.values()])
     assert ratio is not None
     assert ratio < bar
+
+
+@pytest.mark.parametrize("pattern", ["lidar", "holes"])
+def test_large_gaps_of_real_frames_are_filled(pattern: Pattern) -> None:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for sample in find_samples(
+        reference("realflow"), {"MPI-Sintel", "KITTI2015", "KITTI2012", "Middlebury", "FlyingChairs"}
+    ):
+        frame = sample.load(pattern)
+        for k, method in enumerate(("neuroexplicit", "laplace-beltrami")):
+            filled = fi.inpaint(frame.image, frame.truth, frame.mask, method, "cpu").flow
+            sums[sample.dataset][k] += fi.epe(filled, frame.truth, valid=frame.valid)
+    assert len(sums) == 5
+    ratio = geometric_mean([ours / other for ours, other in sums.values()])
+    assert ratio is not None
+    assert ratio < 0.65
 
 
 def refused(error: type[Exception], match: str) -> None:
