@@ -60,7 +60,8 @@ def revive(models: Sequence[Neuroexplicit], activity: dict[str, Tensor], seed: i
         if not len(dead):
             continue
         count += len(dead)
-        drawn = rows_of(models[0].dtm.get_submodule(name), new_kernel(models[0].dtm.get_submodule(name), generator))
+        alike = models[0].dtm.get_submodule(name)
+        drawn = rows_of(alike, new_kernel(alike, generator))
         drawn = (drawn - drawn.mean((1, 2, 3), keepdim=True)).to(dead.device)
         for model in models:
             layer = model.dtm.get_submodule(name)
