@@ -80,6 +80,7 @@ def test_batches_from_disk_reach_a_replay(tmp_path: Path) -> None:
     assert one.loss == pytest.approx(other.loss, rel=1e-3)
 
 
+@pytest.mark.filterwarnings("default")  # the compiler has its own
 @pytest.mark.parametrize(("compile_parts", "kernels"), [(False, "adam"), (True, "adam"), (True, "muon")])
 def test_a_whole_run_goes_on_after_a_stop(tmp_path: Path, compile_parts: bool, kernels: str) -> None:
     world = World(torch.device("cuda"))
