@@ -79,8 +79,8 @@ NETWORKS = {
         shipped_file("neuroexplicit"),
     ),
     "neuroexplicit-paper": NeuralMethod(
-        "the network exactly as in the paper: it sees the image alone",
-        NeuroexplicitConfig(),
+        "the paper's network, which sees the image alone, with more steps of diffusion",
+        NeuroexplicitConfig(steps=(60, 60, 120, 120)),
         shipped_file("neuroexplicit-paper"),
     ),
 }

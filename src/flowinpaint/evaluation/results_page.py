@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from flowinpaint.api import NETWORKS
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.finished import Evaluation, Results, short_names
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
@@ -25,7 +26,9 @@ from flowinpaint.masks.cases import Case, case_text
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 """What stands between them in the README is replaced."""
 
-_DIFFERENCES = """\
+_STEPS = ", ".join(map(str, NETWORKS["neuroexplicit-paper"].config.steps))
+
+_DIFFERENCES = f"""\
 Figures of the paper and of this page cannot be compared one by one, for they are not of the same frames. R, in
 brackets, depends less on that: a method's EPE over that of Laplace-Beltrami on the same frames. The paper's R are of
 its rounded figures. What differs:
@@ -39,6 +42,8 @@ its rounded figures. What differs:
   there; AMLE and LB have the parameters that their authors chose for Sintel. Here networks learned from
   [generated scenes](training-data.md), and other methods have their default parameters unless the commands above say
   otherwise.
+- **Steps.** The paper's diffusion takes 5, 15, 30, 45 steps from coarse to fine, and so did `neuroexplicit-paper` in
+  training; here it takes {_STEPS}. [What that changes](training.md#the-papers-network).
 - **Fl.** The paper's text counts errors above 3 px *or* 5 %; KITTI's rule, its code and this page count those above
   both."""
 
