@@ -17,6 +17,7 @@ from torch import Tensor
 
 from flowinpaint.api import load_model
 from flowinpaint.data.batch import Batch
+from flowinpaint.neural.kinds import build_network
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.training.config_file import read_config
 from flowinpaint.training.source import scenes_of
@@ -35,7 +36,8 @@ def main() -> None:
         sys.exit("Error: this needs a CUDA device, and PyTorch sees none.")
     config, device = read_config(options.config, options.set), torch.device("cuda")
     torch.manual_seed(0)
-    net = load_model(options.weights, device) if options.weights else Neuroexplicit(config.model)
+    net = load_model(options.weights, device) if options.weights else build_network(config.model)
+    assert isinstance(net, Neuroexplicit)
     net, scenes = net.to(device), scenes_of(config.data, device)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {SCENES} × {config.data.size}")
     for n in range(BATCHES):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
 from flowinpaint.neural.dtm import DiffusionTensorModule
+from flowinpaint.neural.network import Network
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 
 REFERENCE = Path(os.environ.get("FLOWINPAINT_REFERENCE", Path(__file__).resolve().parents[2] / "shared"))
@@ -57,7 +58,7 @@ FLOW_AWARE: dict[str, Any] = {
 }
 """What makes a configuration the flagship's, but for its widths."""
 
-Network = TypeVar("Network", Neuroexplicit, DiffusionTensorModule)
+Part = TypeVar("Part", Neuroexplicit, DiffusionTensorModule)
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(2, 7), st.integers(2, 7))
@@ -67,7 +68,7 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def moderate(network: Network, factor: float, seed: int = 0) -> Network:
+def moderate(network: Part, factor: float, seed: int = 0) -> Part:
     """The network with weights as PyTorch makes them, times a factor.
 
     Those of a new one make more of small differences than tests of how things are computed have bounds for.
@@ -136,3 +137,9 @@ def random_graph(
     for k, (dy, dx) in enumerate(EDGES):
         weights[:, k] *= (rows + dy < H) & (columns + dx < W) & (columns + dx >= 0)
     return weights, known
+
+
+def neuroexplicit(model: Network | None) -> Neuroexplicit:
+    """A network of which a test knows the kind."""
+    assert isinstance(model, Neuroexplicit)
+    return model

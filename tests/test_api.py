@@ -13,6 +13,7 @@ import flowinpaint as fi
 from flowinpaint import api
 from flowinpaint.api import EXPLICIT
 from flowinpaint.data.scene import sample_scene
+from flowinpaint.neural.network import Network
 from flowinpaint.neural.weights import read_model
 from helpers import FLOW_AWARE
 
@@ -292,7 +293,7 @@ def test_every_public_name_exists_and_has_a_docstring() -> None:
 def test_a_models_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[Path] = []
 
-    def read(path: Path) -> fi.Neuroexplicit:
+    def read(path: Path) -> Network:
         reads.append(path)
         return read_model(path)
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from flowinpaint.data.batch import Batch
 from flowinpaint.draws import Draws
+from flowinpaint.tables import build
 from flowinpaint.training import source
 from flowinpaint.training.config import DataConfig, TrainingConfig
-from flowinpaint.training.config_file import build
 from flowinpaint.training.distributed import World
 
 CPU = World(torch.device("cpu"))

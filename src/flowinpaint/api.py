@@ -25,11 +25,12 @@ from flowinpaint.explicit.harmonic import harmonic
 from flowinpaint.explicit.laplace_beltrami import laplace_beltrami
 from flowinpaint.explicit.nearest import nearest
 from flowinpaint.neural.filled import confidence_of, expected_error
-from flowinpaint.neural.levels import levels_of, per_level
+from flowinpaint.neural.flownets import FlowNetSConfig
+from flowinpaint.neural.kinds import ModelConfig
 from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.network import Network
 from flowinpaint.neural.shipped import check_shipped, shipped_file
-from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
+from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model, read_model_config
 from flowinpaint.result import ProgressCallback, Result, Solution
 
 DEFAULT_METHOD = "neuroexplicit"
@@ -53,13 +54,19 @@ class ExplicitMethod:
 
 @dataclass(frozen=True)
 class NeuralMethod:
-    """A network by its configuration; `weights` is the file that is shipped, of that configuration."""
+    """A network by its configuration; `weights` is the file that is shipped, of that configuration.
+
+    baseline: it is there to compare with, and is not run unless it is asked for.
+    """
 
     summary: str
-    config: NeuroexplicitConfig
+    config: ModelConfig
     weights: Path
+    baseline: bool = False
 
 
+PAPER_STEPS = (60, 60, 120, 120)
+"""Steps of diffusion that the paper's network takes as it is shipped; the paper's own are 5, 15, 30, 45."""
 NETWORKS = {
     "neuroexplicit": NeuralMethod(
         "diffusion steered by a network that sees image and field, the flagship",
@@ -80,8 +87,14 @@ NETWORKS = {
     ),
     "neuroexplicit-paper": NeuralMethod(
         "the paper's network, which sees the image alone, with more steps of diffusion",
-        NeuroexplicitConfig(steps=(60, 60, 120, 120)),
+        NeuroexplicitConfig(steps=PAPER_STEPS),
         shipped_file("neuroexplicit-paper"),
+    ),
+    "flownets": NeuralMethod(
+        "a U-Net from image and sparse field to the dense one, a baseline of the paper",
+        FlowNetSConfig(),
+        shipped_file("flownets"),
+        baseline=True,
     ),
 }
 EXPLICIT = {
@@ -106,6 +119,11 @@ def methods() -> list[str]:
     return [*NETWORKS, *EXPLICIT]
 
 
+def usual_methods() -> list[str]:
+    """Those of `methods()` that are meant to be used: all but the paper's neural baselines."""
+    return [name for name in methods() if name not in NETWORKS or not NETWORKS[name].baseline]
+
+
 def unknown_method(argument: str, method: str) -> InputError:
     """The error for an argument that names none of `methods()`."""
     if method in EXTRAS:
@@ -124,7 +142,11 @@ def parameters_of(method: str | Path) -> dict[str, Any]:
             f"method: an object of type {type(method).__name__} was given; a name or the path of a {WEIGHTS_SUFFIX} "
             "file is taken, such as save_model writes."
         )
-    return EXPLICIT[str(method)].parameters if method in EXPLICIT else {}
+    if method in EXPLICIT:
+        return EXPLICIT[str(method)].parameters
+    if method in NETWORKS:
+        return NETWORKS[str(method)].config.parameters
+    return read_model_config(method).parameters if _is_path(method) and Path(method).is_file() else {}
 
 
 def check_parameters(method: str | Path, given: dict[str, Any]) -> None:
@@ -157,7 +179,7 @@ def inpaint(
     method: one of `methods()`, or the path of a .safetensors file with trained weights.
     device: "auto", "cpu", "cuda", …
     progress: called during long computations with a `Progress`.
-    parameters: those of the method, for example `lam` and `alpha` of "eed".
+    parameters: those of the method, for example `lam` and `alpha` of "eed", or the `seed` of "wgain" and "pd".
     """
     flow = validation.check_flow(flow)
     guide = validation.check_picture(image, flow.shape)
@@ -200,11 +222,11 @@ def inpaint(
     )
 
 
-def load_model(name_or_path: str | Path, device: str | torch.device = "auto") -> Neuroexplicit:
+def load_model(name_or_path: str | Path, device: str | torch.device = "auto") -> Network:
     """The network behind a method, or the one in a .safetensors file, as a module in evaluation mode.
 
     It takes image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) and flow (B, C, H, W), and returns (B, C, H, W) at any
-    size, differentiably.
+    size, differentiably but for "pd", which samples.
     """
     chosen = validation.check_device(device)
     if _is_path(name_or_path):
@@ -240,15 +262,15 @@ def _filler(
 
     @torch.inference_mode()
     def run(image: Tensor, f: Tensor, c: Tensor) -> Solution:
-        u, log_error = model.fill(image, c, f)
-        levels = levels_of(f.shape[-2], f.shape[-1], model.config)
+        u, log_error = model.complete(image, c, f, progress, **parameters)
         error = None if log_error is None else expected_error(log_error, f, c)
-        return Solution(u, iterations=sum(per_level(model.config.steps, levels)), expected_error=error)
+        steps = model.iterations(f.shape[-2], f.shape[-1], **parameters)
+        return Solution(u, iterations=steps, expected_error=error)
 
     return run
 
 
-def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
+def _trained(method: str | Path, device: torch.device) -> Network:
     if not _is_path(method) and method not in NETWORKS:
         raise unknown_method("method", str(method))
     weights = Path(method) if _is_path(method) else NETWORKS[str(method)].weights
@@ -260,7 +282,7 @@ def _trained(method: str | Path, device: torch.device) -> Neuroexplicit:
 
 
 @lru_cache(maxsize=MOST_KEPT_MODELS)
-def _kept_model(name_or_path: str | Path, stamp: tuple[int, ...], device: torch.device) -> Neuroexplicit:
+def _kept_model(name_or_path: str | Path, stamp: tuple[int, ...], device: torch.device) -> Network:
     """A model as its file was at a time: reading it, and what its engine makes ready, is done once."""
     return load_model(name_or_path, device)
 

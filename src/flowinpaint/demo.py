@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from flowinpaint.api import NETWORKS, inpaint, methods
+from flowinpaint.api import NETWORKS, inpaint, usual_methods
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_folder_writable, make_folder, write_flow, write_image, write_mask
@@ -52,7 +52,7 @@ def run_demo(
     given = np.where(mask[..., None], truth, np.nan).astype(np.float32)
 
     rows, flows = [], {}
-    for method in methods():
+    for method in usual_methods():
         if method in NETWORKS:
             inpaint(image, given, method=method, device=device)  # the first one compiles, which is not its time
         report = None if progress is None else (lambda p, method=method: progress(method, p))

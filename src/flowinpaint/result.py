@@ -18,12 +18,17 @@ further ones gained nothing; complete: there was nothing to converge."""
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a long computation stands: levels counted from the coarsest, 1 to `levels`."""
+    """Where a long computation stands: levels counted from the coarsest, 1 to `levels`.
+
+    residual: of a solver, relative, None where nothing converges. share: how much of the whole is done, from 0 to 1,
+    where that is known beforehand.
+    """
 
     level: int
     levels: int
     iterations: int
-    residual: float
+    residual: float | None = None
+    share: float | None = None
 
 
 ProgressCallback = Callable[[Progress], None]

@@ -6,10 +6,15 @@ import torch
 from safetensors.torch import save_file
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.neural.flownets import FlowNetSConfig
+from flowinpaint.neural.kinds import ModelConfig, build_network
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.weights import CONFIG_KEY, read_model, save_model
+from flowinpaint.neural.pd_config import PDConfig, UNetConfig
+from flowinpaint.neural.weights import CONFIG_KEY, read_model, read_model_config, save_model
+from flowinpaint.neural.wgain import WGAINConfig
 
+KEY = CONFIG_KEY + "neuroexplicit"
 CONFIG = NeuroexplicitConfig(width=3, steps=(1, 2, 3, 4), decoder_kernel=2, learn_kernels=True, learn_beta=True)
 
 
@@ -23,9 +28,30 @@ def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        FlowNetSConfig(width=2),
+        WGAINConfig(width=1, scale=7.0),
+        PDConfig(base=UNetConfig((8, 16), 1, (0, 1), 8), fine=UNetConfig((8,), 1, (0,)), sigma_max=(3.0, 4.0)),
+    ],
+    ids=lambda config: config.kind,
+)
+def test_every_kind_comes_back_as_it_was_also_in_half_precision(config: ModelConfig, tmp_path: Path) -> None:
+    model, path = build_network(config), tmp_path / "m.safetensors"
+    save_model(model, path, torch.float16)
+    again = read_model(path)
+    assert type(again) is type(model)
+    assert again.config == read_model_config(path) == config
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name].half().float())
+
+
 def test_what_save_model_refuses_and_the_mode_of_its_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"path: .*\.safetensors"):
         save_model(Neuroexplicit(CONFIG), tmp_path / "m.pt")
+    with pytest.raises(InputError, match=r"dtype: torch\.int8 was given"):
+        save_model(Neuroexplicit(CONFIG), tmp_path / "m.safetensors", torch.int8)
     with pytest.raises(InputError, match="model: Linear"):
         save_model(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")  # type: ignore[arg-type]
     (tmp_path / "plain").touch()
@@ -54,15 +80,15 @@ def test_files_that_hold_no_model(tmp_path: Path) -> None:
     refuse("not a readable safetensors")
     save_file(tensors, path)
     refuse("holds no model")
-    save_file(tensors, path, metadata={CONFIG_KEY: "{"})
+    save_file(tensors, path, metadata={KEY: "{"})
     refuse("configuration")
-    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"steps": [1, 1, 1, 1], "colour": 3})})
+    save_file(tensors, path, metadata={KEY: json.dumps({"steps": [1, 1, 1, 1], "colour": 3})})
     refuse("configuration")
-    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"width": 10**9, "steps": [1, 1, 1, 1]})})
+    save_file(tensors, path, metadata={KEY: json.dumps({"width": 10**9, "steps": [1, 1, 1, 1]})})
     refuse("configuration")
-    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"width": 10**6, "steps": [1, 1, 1, 1]})})
+    save_file(tensors, path, metadata={KEY: json.dumps({"width": 10**6, "steps": [1, 1, 1, 1]})})
     refuse("configuration")
-    save_file(tensors, path, metadata={CONFIG_KEY: json.dumps({"width": 3, "steps": [1, 2, 3, 4]})})
+    save_file(tensors, path, metadata={KEY: json.dumps({"width": 3, "steps": [1, 2, 3, 4]})})
     refuse("do not fit")
     spoiled = Neuroexplicit(CONFIG)
     with torch.no_grad():

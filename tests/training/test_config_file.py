@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.tables import build
 from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.config_file import apply_settings, as_tables, build, check_same_run, read_config
+from flowinpaint.training.config_file import apply_settings, as_tables, check_same_run, read_config
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

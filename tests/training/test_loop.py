@@ -14,6 +14,7 @@ from torch import Tensor
 import flowinpaint as fi
 from flowinpaint.data.batch import Batch
 from flowinpaint.errors import InputError
+from flowinpaint.neural.kinds import build_network
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.training import loop, source
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
@@ -23,6 +24,7 @@ from flowinpaint.training.loop import Listener, Outcome, Progress, train
 from flowinpaint.training.losses import epe_loss
 from flowinpaint.training.validation import Scores, Validator
 from frame_folder import make_sample
+from helpers import neuroexplicit
 from tiny_runs import CPU, halves, lines, tiny
 
 pytestmark = pytest.mark.usefixtures("simple_scenes")
@@ -53,7 +55,7 @@ def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 def test_a_run_begins_with_weights_and_resumes_without_them(tmp_path: Path) -> None:
     torch.manual_seed(5)
     other = tiny(model={"steps": [1, 2, 3, 4]}).model
-    begun = Neuroexplicit(other)
+    begun = build_network(other)
     fi.save_model(begun, tmp_path / "begun.safetensors")
     weights = str(tmp_path / "begun.safetensors")
     still = tiny(optimiser={"weights": weights, "lr": 1e-12}, schedule={"steps": 2})
@@ -75,7 +77,7 @@ def test_a_run_begins_with_the_weights_of_the_package() -> None:
 
 
 def test_weights_of_other_layers_are_refused(tmp_path: Path) -> None:
-    fi.save_model(Neuroexplicit(tiny(model={"width": 3}).model), tmp_path / "other.safetensors")
+    fi.save_model(build_network(tiny(model={"width": 3}).model), tmp_path / "other.safetensors")
     with pytest.raises(InputError, match=r"optimiser\.weights: .*other layers.*cnv0"):
         run(tiny(optimiser={"weights": str(tmp_path / "other.safetensors")}), tmp_path / "run")
 
@@ -102,7 +104,7 @@ def test_the_model_learns(tmp_path: Path) -> None:
     for training in (loop.build_step(config, CPU), loop.build_step(config, CPU, saved)):
         batch = training.source.again(samples)
         with torch.no_grad():
-            filled = training.predict(training.task_of(samples, batch), training.average).field
+            filled = training.objective.apply(training.average, training.task_of(samples, batch)).field
         errors.append(epe_loss(filled, batch.flow, batch.valid).item())
     assert errors[1] < 0.8 * errors[0]
 
@@ -245,7 +247,8 @@ def test_gradients_that_are_not_finite_are_named(tmp_path: Path, monkeypatch: py
 
     def build_step(*arguments: Any) -> Any:
         training = built(*arguments)
-        training.model.dtm.cnv2.weight.register_hook(lambda grad: grad * torch.nan)  # type: ignore[no-untyped-call]
+        kernel = neuroexplicit(training.model).dtm.cnv2.weight
+        kernel.register_hook(lambda grad: grad * torch.nan)  # type: ignore[no-untyped-call]
         return training
 
     monkeypatch.setattr(loop, "build_step", build_step)

@@ -7,6 +7,7 @@ from flowinpaint.training import loop, step
 from flowinpaint.training.revival import activities, batches_to_look_at, revive, rows_of
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.task import Task
+from helpers import neuroexplicit
 from tiny_runs import CPU, tiny
 
 pytestmark = pytest.mark.usefixtures("simple_scenes")
@@ -52,7 +53,7 @@ def kernel(model: Neuroexplicit, name: str) -> Tensor:
 
 @EACH
 def test_all_that_a_layer_reads_is_somebodys(options: dict[str, object]) -> None:
-    model = step_of(**options).model
+    model = neuroexplicit(step_of(**options).model)
     names, readers = [name for name, _ in model.dtm.named_children()], model.dtm.readers()
     assert readers.keys() == {name for name in names if not name.startswith("dt")}
     read: dict[str, list[int]] = {name: [] for name in names if name != "cnv0"}
@@ -66,7 +67,7 @@ def test_all_that_a_layer_reads_is_somebodys(options: dict[str, object]) -> None
 @EACH
 def test_dead_channels_live_and_the_maps_stay(options: dict[str, object]) -> None:
     training = step_of(**options)
-    model, task = training.model, task_of(training)
+    model, task = neuroexplicit(training.model), task_of(training)
     for name in model.dtm.readers():
         kill(model, name, slice(0, 2))
     before, seen = maps(model), activities(model, task)
@@ -83,7 +84,7 @@ def test_dead_channels_live_and_the_maps_stay(options: dict[str, object]) -> Non
 @EACH
 def test_a_whole_dead_layer_is_read_again(options: dict[str, object]) -> None:
     training = step_of(**options)
-    model, task = training.model, task_of(training)
+    model, task = neuroexplicit(training.model), task_of(training)
     deepest = f"cnv{model.config.depth}"
     kill(model, deepest, slice(None))
     reader, start = model.dtm.readers()[f"d{deepest}"][-1]  # not dt4: all pixels of the coarsest level are known
@@ -92,7 +93,7 @@ def test_a_whole_dead_layer_is_read_again(options: dict[str, object]) -> None:
     def gradient() -> float:
         """Of what is read of the layer behind the dead one."""
         model.zero_grad()
-        training.loss(training.predict(task), task).backward()  # type: ignore[no-untyped-call]
+        training.objective.loss(training.predict(task), task).backward()  # type: ignore[no-untyped-call]
         layer = model.dtm.get_submodule(reader)
         assert isinstance(layer.weight, Tensor) and layer.weight.grad is not None
         return float(rows_of(layer, layer.weight.grad)[:, columns].norm())
@@ -104,7 +105,8 @@ def test_a_whole_dead_layer_is_read_again(options: dict[str, object]) -> None:
 
 def test_all_models_get_the_same_kernels_and_living_ones_keep_theirs() -> None:
     training = step_of()
-    one, other = training.model, Neuroexplicit(training.config.model)
+    one = neuroexplicit(training.model)
+    other = Neuroexplicit(one.config)
     before = {name: value.clone() for name, value in other.state_dict().items()}
     seen = {name: torch.ones_like(mean) for name, mean in activities(one, task_of(training)).items()}
     assert revive([one, other], seen, seed=1) == 0

@@ -12,6 +12,7 @@ from flowinpaint.training.losses import epe_loss
 from flowinpaint.training.source import GeneratedSource
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.tally import EMA_RISE
+from helpers import neuroexplicit
 from tiny_runs import CPU, halves, tiny
 
 pytestmark = pytest.mark.usefixtures("simple_scenes")
@@ -126,7 +127,7 @@ def test_bfloat16_is_for_the_network_alone() -> None:
     seen = []
     for precision in ("float32", "bfloat16"):
         training = build_step(tiny(optimiser={"precision": precision}), CPU)
-        training.model.dtm.register_forward_hook(lambda module, inputs, maps: seen.append(maps[0].dtype))
+        neuroexplicit(training.model).dtm.register_forward_hook(lambda module, inputs, maps: seen.append(maps[0].dtype))
         batch = training.source.again(training.samples)
         filled = training.predict(training.task_of(training.samples, batch))
         assert filled.field.dtype == torch.float32

@@ -11,12 +11,14 @@ from flowinpaint.api import inpaint
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation import evaluate, summarise
+from flowinpaint.neural.kinds import build_network
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.training import validation
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.pictures import validation_sheet
 from flowinpaint.training.validation import FIRST_HELDOUT, OURS, Validator
 from frame_folder import make_root
+from helpers import neuroexplicit
 from tiny_runs import CPU, halves, tiny
 
 pytestmark = pytest.mark.usefixtures("simple_scenes")
@@ -29,7 +31,7 @@ def validator(config: TrainingConfig, place: Path) -> Validator:
 
 def network(config: TrainingConfig) -> Neuroexplicit:
     torch.manual_seed(0)
-    return Neuroexplicit(config.model).eval()
+    return neuroexplicit(build_network(config.model)).eval()
 
 
 @pytest.fixture

@@ -25,7 +25,10 @@ def say(label: str, colour: str, sentence: str) -> None:
 
 @contextmanager
 def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], None]]:
-    """A bar on a terminal, gone when done: levels solved, and in the current one how far its residual has come down."""
+    """A bar on a terminal, gone when done: levels solved, and in the current one how far its residual has come down.
+
+    Of a method that knows its share of the whole, that share.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -36,10 +39,14 @@ def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], No
         task = bar.add_task("", total=1.0, state="")
 
         def report(method: str, p: Progress) -> None:
-            goal = math.log(min(tolerance, 0.1))
-            share = min(1.0, max(0.0, math.log(max(p.residual, 1e-300)) / goal))
-            state = f"level {p.level}/{p.levels}  step {p.iterations}  residual {p.residual:.1e}"
-            bar.update(task, description=method, completed=(p.level - 1 + share) / p.levels, state=state)
+            state = f"level {p.level}/{p.levels}  step {p.iterations}"
+            done = p.share or 0.0
+            if p.residual is not None:
+                state += f"  residual {p.residual:.1e}"
+                goal = math.log(min(tolerance, 0.1))
+                share = min(1.0, max(0.0, math.log(max(p.residual, 1e-300)) / goal))
+                done = (p.level - 1 + share) / p.levels
+            bar.update(task, description=method, completed=done, state=state)
 
         yield report
 

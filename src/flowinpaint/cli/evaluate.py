@@ -45,7 +45,8 @@ _DENSITIES = "1,5,10"
 def command(
     root: Root,
     methods: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Names or .safetensors files; without it, all there are.")
+        str | None,
+        typer.Option(metavar="LIST", help="Names or .safetensors files; without it, all but the paper's baselines."),
     ] = None,
     densities: Annotated[
         str | None,
@@ -77,7 +78,7 @@ def command(
     Stopped and called again with the same folder, it goes on where it was.
     """
     check_method(reference, "--reference")
-    names = api.methods() if methods is None else parse_list("--methods", methods)
+    names = api.usual_methods() if methods is None else parse_list("--methods", methods)
     names = list(dict.fromkeys([*names, reference]))
     named = [] if patterns is None else check_patterns(parse_list("--patterns", patterns), "--patterns")
     if densities is None and not named:

@@ -1,5 +1,7 @@
 """`flowinpaint methods`."""
 
+from collections.abc import Mapping
+
 from rich.table import Table
 
 from flowinpaint import api
@@ -12,11 +14,14 @@ def command() -> None:
     for heading in ("method", "what it does", "parameters (default)", "weights"):
         table.add_column(heading, no_wrap=heading == "method")
     for name, network in api.NETWORKS.items():
-        table.add_row(name, network.summary, "", "shipped")
+        table.add_row(name, network.summary, _defaults(network.config.parameters), "shipped")
     for name, explicit in api.EXPLICIT.items():
-        defaults = ", ".join(f"{key} ({_written(value)})" for key, value in explicit.parameters.items())
-        table.add_row(name, explicit.summary, defaults, "needs none")
+        table.add_row(name, explicit.summary, _defaults(explicit.parameters), "needs none")
     output.print(table)
+
+
+def _defaults(parameters: Mapping[str, float | str | None]) -> str:
+    return ", ".join(f"{key} ({_written(value)})" for key, value in parameters.items())
 
 
 def _written(default: float | str | None) -> str:

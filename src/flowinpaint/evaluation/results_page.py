@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from flowinpaint.api import NETWORKS
+from flowinpaint.api import PAPER_STEPS
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.finished import Evaluation, Results, short_names
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
@@ -26,7 +26,7 @@ from flowinpaint.masks.cases import Case, case_text
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 """What stands between them in the README is replaced."""
 
-_STEPS = ", ".join(map(str, NETWORKS["neuroexplicit-paper"].config.steps))
+_STEPS = ", ".join(map(str, PAPER_STEPS))
 
 _DIFFERENCES = f"""\
 Figures of the paper and of this page cannot be compared one by one, for they are not of the same frames. R, in

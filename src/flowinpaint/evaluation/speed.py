@@ -17,9 +17,10 @@ import torch
 
 from flowinpaint.api import inpaint
 from flowinpaint.evaluation.speed_cells import Cell, Given, described, filler, given_at, network_dtype
-from flowinpaint.evaluation.speed_counts import Count, explicit_counts, neuroexplicit_counts
+from flowinpaint.evaluation.speed_counts import Count, explicit_counts, network_counts, neuroexplicit_counts
 from flowinpaint.evaluation.speed_floor import Rates, measure_rates, timed
 from flowinpaint.evaluation.speed_memory import cpu_memory
+from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.weights import read_model
 
 LEAST_SECONDS = 1.0
@@ -129,7 +130,10 @@ def counts_of(cell: Cell, weights: Path | None) -> list[Count]:
     """What the method of a cell must compute and move."""
     if weights is None:
         return explicit_counts(cell.height, cell.width)
-    return neuroexplicit_counts(read_model(weights), cell.height, cell.width, network_dtype(cell).itemsize)
+    model, element = read_model(weights), network_dtype(cell).itemsize
+    if isinstance(model, Neuroexplicit):
+        return neuroexplicit_counts(model, cell.height, cell.width, element)
+    return network_counts(model, cell.height, cell.width, element)
 
 
 def _measure(cell: Cell, weights: Path | None, given: Given, repeats: int, memory: bool) -> dict[str, Any]:

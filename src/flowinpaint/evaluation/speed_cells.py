@@ -18,6 +18,7 @@ from flowinpaint import api
 from flowinpaint.data.scene import Scene, sample_scene
 from flowinpaint.masks import random_mask
 from flowinpaint.neural.kernels.dtm_cpu import fastest_dtype
+from flowinpaint.neural.network import Network
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.neural.shipped import check_shipped
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
@@ -115,10 +116,11 @@ def network_dtype(cell: Cell) -> torch.dtype:
     return torch.float16 if cell.device.startswith("cuda") else fastest_dtype()
 
 
-def network_of(weights: Path, device: torch.device, precision: Precision) -> Neuroexplicit:
-    """The model in a file, set to a precision."""
+def network_of(weights: Path, device: torch.device, precision: Precision) -> Network:
+    """The model in a file, set to a precision if it has a fast way."""
     model = api.load_model(weights, device)
-    model.backend = "auto" if precision == "auto" else "reference"
+    if isinstance(model, Neuroexplicit):
+        model.backend = "auto" if precision == "auto" else "reference"
     return model
 
 

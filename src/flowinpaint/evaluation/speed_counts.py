@@ -14,13 +14,17 @@ A cache can do better than this where it holds a whole layer, so the floor is a 
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from itertools import pairwise
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from flowinpaint.neural.levels import START_STEPS, extended_size, levels_of, per_level
+from flowinpaint.neural.network import Network
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.pd_config import PDConfig
 
 FLOAT = 4
 FLAG = 1
@@ -93,6 +97,29 @@ def network_count(model: Neuroexplicit, height: int, width: int, element: int) -
         operations += 2 * layer.weight.numel() * visited
         moved += element * (read + written + layer.weight.numel() + layer.bias.numel())
     return _once("network", operations, moved)
+
+
+def network_counts(model: Network, height: int, width: int, element: int) -> list[Count]:
+    """The convolutions of a network of another kind; of one that samples, nothing is counted."""
+    if isinstance(model.config, PDConfig):
+        return []
+    layers: list[tuple[int, int]] = []
+
+    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+        visited = inputs[0] if isinstance(layer, nn.ConvTranspose2d) else output
+        weights = sum(p.numel() for p in layer.parameters())
+        moved = element * (inputs[0].numel() + output.numel() + weights)
+        layers.append((2 * layer.weight.numel() * visited.shape[-2] * visited.shape[-1], moved))
+
+    twin = copy.deepcopy(model).to("meta")
+    for layer in twin.modules():
+        if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
+            layer.register_forward_hook(count)
+    image, mask, flow = (torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, 1, 2))
+    twin.fill(image, mask, flow)
+    operations, moved = (sum(column) for column in zip(*layers, strict=True))
+    return [_once("network", operations, moved)]
 
 
 def level_sizes(height: int, width: int, levels: int | None = None) -> list[int]:

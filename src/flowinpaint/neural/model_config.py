@@ -40,6 +40,7 @@ class NeuroexplicitConfig:
     fades there instead.
     """
 
+    kind: Literal["neuroexplicit"] = "neuroexplicit"
     width: int = 44
     decoder_kernel: int = 1
     merge: bool = False
@@ -91,6 +92,11 @@ class NeuroexplicitConfig:
             raise InputError(
                 "Nothing is left to learn: switch on one of learn_eigenvalues, _eigenvectors, _alpha, _beta."
             )
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What a user may set when a field is filled: nothing."""
+        return {}
 
     @property
     def predicted(self) -> int:

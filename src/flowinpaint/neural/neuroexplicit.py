@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from flowinpaint.neural.first_guess import GUESS_CHANNELS, first_guess, normalis
 from flowinpaint.neural.inference.choice import Engines
 from flowinpaint.neural.levels import extend, extended_size, levels_of, per_level
 from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD, LEVELS, NeuroexplicitConfig
+from flowinpaint.neural.network import Network
 from flowinpaint.neural.process import Process, edge_weights_of, process_of
 
 Backend = Literal["auto", "reference"]
@@ -33,7 +34,7 @@ ACROSS_AT_FIRST = 2.0
 """About what a new network predicts as z of μ1, so that μ1 = 1/5, beside μ2 = 1."""
 
 
-class Neuroexplicit(nn.Module):
+class Neuroexplicit(Network):
     """Image, mask and sparse field to the dense field, at any size; differentiable; known vectors are kept exactly.
 
     For a given process the result is linear in the field. The network runs in the type of its weights (or under
@@ -81,13 +82,9 @@ class Neuroexplicit(nn.Module):
             raise InputError(f"backend: {value!r} was given; 'auto' or 'reference' is taken.")
         self._backend = value
 
-    def forward(self, image: Tensor, mask: Tensor, flow: Tensor) -> Tensor:
-        """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) above 0 where known, flow (B, C, H, W) → (B, C, H, W)."""
-        return self.fill(image, mask, flow).field
-
     def fill(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
         """The field of `forward`, and how far off it is expected to be, if the model predicts that."""
-        self._check(image, mask, flow)
+        self.check(image, mask, flow)
         if self.backend == "auto" and (engine := self._engines.engine_for(self, image, flow)) is not None:
             return engine(image, mask, flow)
         H, W = flow.shape[-2:]
@@ -103,6 +100,10 @@ class Neuroexplicit(nn.Module):
             for k, (level, map_of_level) in enumerate(zip(levels, z, strict=True)):
                 u = self._diffuse(self._start(u, level) if k else u, level, map_of_level, max(k + LEVELS - count, 0))
         return Filled(u[..., :H, :W], None if log_error is None else log_error[..., :H, :W])
+
+    def iterations(self, H: int, W: int, **parameters: Any) -> int:
+        """Steps of diffusion for a field of this size, over all levels."""
+        return sum(per_level(self.config.steps, levels_of(H, W, self.config)))
 
     def predict(self, image: Tensor, hints: Tensor | None = None, levels: int = LEVELS) -> list[Tensor]:
         """The maps z of the Diffusion Tensor Module, coarse to fine, for an image (B, 3, H, W) of any size.
@@ -189,21 +190,11 @@ class Neuroexplicit(nn.Module):
         operators = [partial(blocks, step, *process) for step in range(steps)]
         return fsi_cycle_of(operators, u, level.f, level.c, BLOCK_TIME_STEP)
 
-    def _check(self, image: Tensor, mask: Tensor, flow: Tensor) -> None:
-        if flow.ndim != 4 or min(flow.shape) < 1:
-            raise InputError(f"flow: shape {tuple(flow.shape)} was given; (B, C, H, W), none of them 0, is taken.")
-        if flow.dtype not in (torch.float32, torch.float64):
-            raise InputError(f"flow: {flow.dtype} was given; torch.float32 or torch.float64 is taken.")
-        B, C, H, W = flow.shape
-        for name, x, channels in (("image", image, 3), ("mask", mask, 1)):
-            if x.shape != (B, channels, H, W):
-                raise InputError(
-                    f"{name}: shape {tuple(x.shape)} was given; {(B, channels, H, W)} is taken beside a flow of shape "
-                    f"{tuple(flow.shape)}."
-                )
-        if not image.is_floating_point():
-            raise InputError(f"image: {image.dtype} was given; a floating type with values in [0, 1] is taken.")
-        if self.config.learn_kernels and self.config.channels != C:
+    def check(self, image: Tensor, mask: Tensor, flow: Tensor) -> None:
+        """Raise InputError unless shapes and types are those that `fill` takes."""
+        super().check(image, mask, flow)
+        if self.config.learn_kernels and self.config.channels != flow.shape[1]:
             raise InputError(
-                f"flow: {C} channels were given; this model has learned kernels (+W) for {self.config.channels}."
+                f"flow: {flow.shape[1]} channels were given; this model has learned kernels (+W) for "
+                f"{self.config.channels}."
             )

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.io import atomic_path
+from flowinpaint.tables import build
 from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.config_file import as_tables, build
+from flowinpaint.training.config_file import as_tables
 
 KEY = "flowinpaint.training"
 KEPT = 2

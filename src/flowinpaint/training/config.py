@@ -11,6 +11,7 @@ from typing import Literal
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.errors import InputError
 from flowinpaint.masks import MaskMix
+from flowinpaint.neural.kinds import ModelConfig
 from flowinpaint.neural.model_config import NeuroexplicitConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -39,6 +40,8 @@ class DataConfig:
     split: str = ""
     render: str = ""
     """Which part and which pass of a data set; without them its first."""
+    distinct: int = 0
+    """How many different samples there are, again and again, with new masks; 0 for as many as the source has."""
     workers: int = 4
     """Processes that read from disk."""
     layered: LayeredConfig = field(default_factory=LayeredConfig)
@@ -47,6 +50,7 @@ class DataConfig:
         for name, value, least, most in (
             ("batch", self.batch, 1, 2**16),
             ("workers", self.workers, 0, 2**10),
+            ("distinct", self.distinct, 0, 2**40),
             ("seed", self.seed, 0, 2**62),
         ):
             if not least <= value <= most:
@@ -83,6 +87,8 @@ class OptimiserConfig:
     weight_decay: float = 0.0
     """How much of itself each kernel of a convolution loses in a step, in learning rates. Muon's steps never get
     smaller: without it kernels grow without end, and what they make passes the range of half precision."""
+    l2: float = 0.0
+    """Of half the squared kernels, added to the loss: what the paper's baselines call weight decay."""
     revive_every: int = 0
     """Steps between two looks for channels of the network that are dead, in the first half of a run; 0 for none."""
     betas: tuple[float, float] = (0.9, 0.999)
@@ -103,6 +109,7 @@ class OptimiserConfig:
                 raise InputError(f"{name}: {value} was given; a number from 0, below 1, is taken.")
         _at_least("clip", self.clip, 0)
         _at_least("weight_decay", self.weight_decay, 0)
+        _at_least("l2", self.l2, 0)
         _at_least("error_weight", self.error_weight, 0)
         _at_least("revive_every", self.revive_every, 0)
 
@@ -184,13 +191,21 @@ class RunConfig:
 class TrainingConfig:
     """A whole run. The defaults are the paper's, but for the data."""
 
-    model: NeuroexplicitConfig = field(default_factory=NeuroexplicitConfig)
+    model: ModelConfig = field(default_factory=NeuroexplicitConfig)
+    """Its `kind` says which network: "neuroexplicit", "flownets", "wgain" or "pd"."""
     data: DataConfig = field(default_factory=DataConfig)
     masks: MaskMix = field(default_factory=MaskMix)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        if self.optimiser.revive_every and not isinstance(self.model, NeuroexplicitConfig):
+            raise InputError(
+                f"optimiser.revive_every: {self.optimiser.revive_every} was given; 0 is taken with a model of kind "
+                f"{self.model.kind!r}."
+            )
 
 
 @contextmanager

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import tomllib
-import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.tables import build
 from flowinpaint.training.config import TrainingConfig
-
-T = TypeVar("T")
 
 FREE_TABLES = ("schedule", "validation", "run")
 FREE_KEYS = ("data.bank", "data.root", "data.workers")
 """What a run that goes on may change: how long it lasts, what it reports, and where on this machine its data lie."""
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
 
 
 def read_config(path: str | Path, settings: Sequence[str] = ()) -> TrainingConfig:
@@ -56,22 +52,6 @@ def apply_settings(tables: dict[str, Any], settings: Sequence[str]) -> TrainingC
         raise InputError(f"--set: {error}" if settings else str(error)) from error
 
 
-def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
-    """A dataclass from a table of its fields; InputError names the key, what was given and what is taken."""
-    types_of = get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    for key in table:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {path}{near[0]}?" if near else f"taken: {', '.join(names)}."
-            raise InputError(f"{path}{key}: there is no such key; {hint}")
-    values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
-    try:
-        return cls(**values)
-    except InputError as error:
-        raise InputError(f"{path}{error}") from error
-
-
 def as_tables(config: TrainingConfig) -> dict[str, Any]:
     """The configuration as nested tables that JSON and TOML can hold; `build` gives it back."""
     return dataclasses.asdict(config)
@@ -87,37 +67,6 @@ def check_same_run(before: TrainingConfig, now: TrainingConfig) -> None:
                 f"{key}: {new[key]!r} was given, but the run to resume has {old.get(key)!r}; the same is taken, or a "
                 "new run folder."
             )
-
-
-def _convert(value: Any, wanted: Any, key: str) -> Any:
-    if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
-        if not isinstance(value, dict):
-            raise InputError(f"{key}: {value!r} was given; a table [{key}] is taken.")
-        return build(wanted, value, f"{key}.")
-    origin, arguments = get_origin(wanted), get_args(wanted)
-    if origin is Literal:
-        if value not in arguments:
-            raise InputError(f"{key}: {value!r} was given; {' or '.join(map(repr, arguments))} is taken.")
-        return value
-    if origin is tuple:
-        return _convert_tuple(value, arguments, key)
-    if origin is types.UnionType:  # X | None: TOML has no null, so only the X can be written
-        return None if value is None else _convert(value, arguments[0], key)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not wanted:
-        raise InputError(f"{key}: {value!r} was given; {_WORDS[wanted]} is taken.")
-    return value
-
-
-def _convert_tuple(value: Any, arguments: tuple[Any, ...], key: str) -> tuple[Any, ...]:
-    endless = arguments[-1] is Ellipsis
-    wrong = not isinstance(value, list | tuple) or (not endless and len(value) != len(arguments))
-    if wrong:
-        count = "a list" if endless else f"a list of {len(arguments)}"
-        raise InputError(f"{key}: {value!r} was given; {count} is taken, each {_WORDS[arguments[0]]}.")
-    kinds = [arguments[0]] * len(value) if endless else arguments
-    return tuple(_convert(entry, kind, key) for entry, kind in zip(value, kinds, strict=True))
 
 
 def _value(text: str) -> Any:

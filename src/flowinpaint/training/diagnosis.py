@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -29,18 +31,19 @@ def _faults(training: TrainingStep, samples: Tensor) -> list[str]:
     """The first stage of each kind that is not finite for these samples."""
     batch = training.source.again(samples)
     task = training.task_of(samples, batch)
-    for name, x in zip(("image", "flow", "valid", "mask", "given vectors"), (*batch, *task[1:]), strict=True):
+    inputs = (*batch, task.mask, task.given)
+    for name, x in zip(("image", "flow", "valid", "mask", "given vectors"), inputs, strict=True):
         if bad := _bad_samples(samples, x):
             return [f"the input {name} is not finite in sample {bad}"]
     for parameter in training.parameters.values():
         parameter.grad = None
     if bad_weights := [name for name, p in training.parameters.items() if not torch.isfinite(p).all()]:
         return [f"the weights {_some(bad_weights)} are not finite"]
-    filled = training.predict(task, training.model)
-    prediction = filled.field
+    output = training.predict(task, alone=True)
+    prediction = _finest(output)
     if bad := _bad_samples(samples, prediction):
         return [f"the prediction is not finite in sample {bad}"]
-    loss = training.loss(filled, task)
+    loss = training.objective.loss(output, task)
     if not torch.isfinite(loss):
         return [f"the loss is {loss.item()}, from a prediction up to {prediction.abs().max().item():.1e}"]
     loss.backward()  # type: ignore[no-untyped-call]
@@ -50,7 +53,15 @@ def _faults(training: TrainingStep, samples: Tensor) -> list[str]:
     return []
 
 
+def _finest(output: Any) -> Tensor:
+    """The field among what a network has made of a task, or its loss if that is all."""
+    field: Tensor = output if isinstance(output, Tensor) else output[0]
+    return field
+
+
 def _bad_samples(samples: Tensor, x: Tensor) -> str:
+    if x.ndim == 0:
+        return "" if torch.isfinite(x) else _some([str(n) for n in samples.tolist()])
     finite = torch.isfinite(x).flatten(1).all(1)
     return _some([str(n) for n in samples[~finite].tolist()])
 

@@ -15,7 +15,8 @@ import torch
 
 from flowinpaint.api import load_model
 from flowinpaint.errors import InputError
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.kinds import build_network
+from flowinpaint.neural.network import Network
 from flowinpaint.training.checkpoint import Checkpoint, read_newest, restore
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.config_file import check_same_run
@@ -92,7 +93,7 @@ def build_step(config: TrainingConfig, world: World, saved: Checkpoint | None = 
     step = saved.step if saved else 0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.data.seed)
-        model = Neuroexplicit(config.model)
+        model = build_network(config.model)
     if config.optimiser.weights and not saved:
         _take_weights(model, config.optimiser.weights)
     compiled = world.device.type == "cuda" and config.run.compile
@@ -102,7 +103,7 @@ def build_step(config: TrainingConfig, world: World, saved: Checkpoint | None = 
     return training
 
 
-def _take_weights(model: Neuroexplicit, name_or_path: str) -> None:
+def _take_weights(model: Network, name_or_path: str) -> None:
     """Begin with the weights of a file or of the package, whose model may differ in what has none, as its steps."""
     tensors, own = load_model(name_or_path, "cpu").state_dict(), model.state_dict()
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from flowinpaint.neural.channel_pairs import repeated, to_pairs
 from flowinpaint.neural.filled import LARGEST_LOGARITHM, Filled, error_scale
 from flowinpaint.training.config import OptimiserConfig
 from flowinpaint.training.task import Task
@@ -17,6 +19,9 @@ LOG_FLOOR = 0.02
 """Pixels beside the error under the logarithm: below, a sample's error hardly matters."""
 LARGEST_ERROR = 100.0
 """Errors beyond this many deviations of the known vectors count as this many where errors are foreseen."""
+
+SCALE_WEIGHTS = (0.32, 0.08, 0.04, 0.02, 0.01)
+"""Of the predictions of FlowNetS, from fine to coarse."""
 
 Loss = Callable[[Filled, Task], Tensor]
 """Of what a model makes of a task."""
@@ -44,6 +49,26 @@ def log_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
     Its gradient is that of the relative error: a sample with much motion or few known pixels does not outweigh others.
     """
     return torch.log(_sample_errors(prediction, truth, valid) + LOG_FLOOR).mean()
+
+
+def multiscale_loss(predictions: list[Tensor], task: Task) -> Tensor:
+    """FlowNet's deep supervision: endpoint errors of predictions (B·P, 2, h, w) of ever half the size, weighted.
+
+    The truth of a coarser pixel is the mean of the valid ones in it. The finest has the largest weight, as in the
+    authors' code (in the paper's text it is the coarsest).
+    """
+    truth, valid = to_pairs(task.batch.flow), repeated(task.batch.valid, task.batch.flow.shape[1])
+    H, W = predictions[0].shape[-2:]
+    room = (0, W - truth.shape[-1], 0, H - truth.shape[-2])
+    shares = F.pad(valid.to(truth.dtype), room)
+    sums = F.pad(truth, room) * shares
+    total = torch.zeros((), device=truth.device)
+    for k, (prediction, weight) in enumerate(zip(predictions, SCALE_WEIGHTS, strict=True)):
+        if k:
+            sums, shares = F.avg_pool2d(sums, 2), F.avg_pool2d(shares, 2)
+        mean = sums / shares.clamp(min=torch.finfo(shares.dtype).tiny)
+        total = total + weight * epe_loss(prediction.float(), mean, (shares > 0).to(truth.dtype))
+    return total
 
 
 def foresight_loss(filled: Filled, task: Task) -> Tensor:

@@ -59,11 +59,17 @@ class Optimiser:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def gather_gradients(self) -> Tensor:
-        """Take what backward has left in the parameters, and return its norm ()."""
+    def gather_gradients(self, joined: Callable[[Tensor], Tensor] = lambda gradient: gradient) -> Tensor:
+        """Take what backward has left in the parameters, add that of the L2 term, and return the norm ().
+
+        joined: makes the gradient (n,) of one process that of all, where backward has not done so.
+        """
         views = _views(self._gradient, self.parameters.values())
         pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
         torch._foreach_copy_([view for view, _ in pairs], [grad for _, grad in pairs])
+        self._gradient.copy_(joined(self._gradient))
+        if self.config.l2:
+            self._gradient[self._kernels].add_(self._weights[self._kernels], alpha=self.config.l2)
         norm: Tensor = torch.linalg.vector_norm(self._gradient)
         return norm
 

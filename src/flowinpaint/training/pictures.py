@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from flowinpaint.api import inpaint
 from flowinpaint.metrics import epe
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.network import Network
 from flowinpaint.sheet import Panel, contact_sheet
 from flowinpaint.training.validation import OURS, RIVALS, Validator
 from flowinpaint.viz import as_rgb, colour_field, draw_given, field_range, resized
@@ -17,7 +17,7 @@ PANEL = (432, 288)
 """The width and height that a picture must fit into."""
 
 
-def validation_sheet(validator: Validator, model: Neuroexplicit) -> npt.NDArray[np.uint8]:
+def validation_sheet(validator: Validator, model: Network) -> npt.NDArray[np.uint8]:
     """Some held-out scenes and frames, one a row: image, given vectors, truth, other methods and this model."""
     density = validator.densities[len(validator.densities) // 2]
     panels: list[Panel | None] = []

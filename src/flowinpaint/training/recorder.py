@@ -11,10 +11,11 @@ import numpy.typing as npt
 from flowinpaint.io import write_image
 from flowinpaint.neural.weights import save_model
 from flowinpaint.training.checkpoint import Checkpoint, write_checkpoint
-from flowinpaint.training.config import GENERATED, TrainingConfig
+from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.log import TRAIN, VALIDATION, Log
 from flowinpaint.training.pictures import validation_sheet
 from flowinpaint.training.run_folder import RunFolder, writing
+from flowinpaint.training.source import GeneratedSource
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.tally import Tally
 from flowinpaint.training.validation import Scores, Validator
@@ -38,7 +39,7 @@ class Recorder:
         self._saved_at = saved.step if saved else None
         self._scores: Scores | None = None
         self._scored_at: int | None = None
-        scenes = training.source.again if config.data.source == GENERATED else None
+        scenes = training.source.scenes if isinstance(training.source, GeneratedSource) else None
         self._validator = Validator(config, training.world.device, folder.references, scenes)
         if self._validator:
             with writing(folder.references):

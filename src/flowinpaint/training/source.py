@@ -34,12 +34,28 @@ class Source(Protocol):
 class GeneratedSource:
     """Scenes that are made on the device from their sample numbers."""
 
-    def __init__(self, scenes: Callable[[Tensor], Batch], fast: Callable[[Tensor], Batch] | None = None) -> None:
-        self.again = scenes
-        self.batch = fast or scenes
+    def __init__(
+        self, scenes: Callable[[Tensor], Batch], fast: Callable[[Tensor], Batch] | None = None, distinct: int = 0
+    ) -> None:
+        self.scenes = scenes
+        """Any scene, also those that training never sees."""
+        self._fast = fast or scenes
+        self._distinct = distinct
 
     def prepare(self) -> None:
         """There is nothing to do ahead."""
+
+    def batch(self, samples: Tensor) -> Batch:
+        """The scenes of these sample numbers (B,), by the fast way."""
+        return self._fast(self._numbers(samples))
+
+    def again(self, samples: Tensor) -> Batch:
+        """The same scenes by the plain way."""
+        return self.scenes(self._numbers(samples))
+
+    def _numbers(self, samples: Tensor) -> Tensor:
+        """Those of the scenes, of which only so many may be different."""
+        return samples % self._distinct if self._distinct else samples
 
 
 class DiskSource:
@@ -49,7 +65,8 @@ class DiskSource:
         self._data = data
         self._device = world.device
         with of_table("data", name="source"):
-            self._dataset = open_dataset(data.source, data.root, split=data.split or None, render=data.render or None)
+            dataset = open_dataset(data.source, data.root, split=data.split or None, render=data.render or None)
+        self._dataset = dataset[: data.distinct] if data.distinct else dataset
         self._batches: Iterator[Batch] = iter(
             DiskBatches(
                 self._dataset,
@@ -107,5 +124,5 @@ def open_source(data: DataConfig, world: World, step: int, compile_scenes: bool)
     """The source of a configuration, to go on at a step."""
     if data.source == GENERATED:
         scenes = scenes_of(data, world.device)
-        return GeneratedSource(scenes, compiled(scenes) if compile_scenes else None)
+        return GeneratedSource(scenes, compiled(scenes) if compile_scenes else None, data.distinct)
     return DiskSource(data, world, step)

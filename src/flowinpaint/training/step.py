@@ -10,17 +10,19 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from flowinpaint.data.batch import Batch
-from flowinpaint.neural.filled import Filled
+from flowinpaint.neural.network import Network
 from flowinpaint.neural.neuroexplicit import Neuroexplicit
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
-from flowinpaint.training.losses import loss_of
+from flowinpaint.training.objectives import Objective, objective_of
 from flowinpaint.training.optimiser import Optimiser
 from flowinpaint.training.revival import activities, batches_to_look_at, revive
 from flowinpaint.training.source import Source
@@ -36,15 +38,14 @@ AHEAD = 2
 class TrainingStep:
     """The network, its optimiser, its averaged weights and its counters, and the step that advances them all."""
 
-    def __init__(
-        self, model: Neuroexplicit, source: Source, config: TrainingConfig, world: World, step: int = 0
-    ) -> None:
+    def __init__(self, model: Network, source: Source, config: TrainingConfig, world: World, step: int = 0) -> None:
         self.config, self.world, self.source = config, world, source
         device = world.device
         self.model = model.to(device)
-        self.model.segment = config.run.segment or None
+        if isinstance(self.model, Neuroexplicit):
+            self.model.segment = config.run.segment or None
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
-        self._loss = loss_of(config.optimiser)
+        self.objective = objective_of(self.model, config, world)
         self._draw_given = draw_given
         self.optimiser = Optimiser(self.model, self.average, config.optimiser)
         self.parameters = self.optimiser.parameters
@@ -52,13 +53,12 @@ class TrainingStep:
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
             if config.run.compile:
-                self._loss = torch.compile(self._loss, dynamic=False)
                 self._draw_given = torch.compile(draw_given, dynamic=False)
-                for owner in (self.model, self.optimiser, self.counters):
+                for owner in (self.model, self.objective, self.optimiser, self.counters):
                     owner.compile_parts()
-        self.network: Callable[[Tensor, Tensor, Tensor], Filled] = self.model.fill
+        self.network: Callable[[Task], Any] = partial(self.objective.apply, self.model)
         if world.size > 1:
-            self.network = DistributedDataParallel(_Filling(self.model))
+            self.network = DistributedDataParallel(_Applied(self.model, self.objective))
         self.bf16 = config.optimiser.precision == "bfloat16" or (
             config.optimiser.precision == "auto" and device.type == "cuda"
         )
@@ -78,6 +78,7 @@ class TrainingStep:
     def run(self, rate: float) -> None:
         """Do one step with a learning rate."""
         self.optimiser.rate.fill_(rate)
+        self.objective.set_rate(rate)
         self.source.prepare()
         if self._graph is not None:
             self._graph.replay()
@@ -100,31 +101,28 @@ class TrainingStep:
     def make_task(self, samples: Tensor) -> Task:
         """What the step of these sample numbers (B,) trains on."""
         batch = self.source.batch(samples)
-        return Task(batch, *self._draw_given(samples, self.config.data.seed, self.config.masks, batch))
+        return Task(batch, *self._draw_given(samples, self.config.data.seed, self.config.masks, batch), samples)
 
     def task_of(self, samples: Tensor, batch: Batch) -> Task:
         """What a step sets for a batch of these sample numbers (B,), outside of one."""
-        return Task(batch, *draw_given(samples, self.config.data.seed, self.config.masks, batch))
+        return Task(batch, *draw_given(samples, self.config.data.seed, self.config.masks, batch), samples)
 
     def train_on(self, task: Task) -> None:
         """Do all of a step but the making of its batch and the counting up of samples."""
         self.optimiser.forget_gradients()
-        loss = self._loss(self.predict(task), task)
+        loss = self.objective.loss(self.predict(task), task)
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self._update(self.world.mean(loss.detach()))
 
-    def predict(self, task: Task, model: Neuroexplicit | None = None) -> Filled:
-        """What the network, or another model, makes of the given vectors."""
+    def predict(self, task: Task, alone: bool = False) -> Any:
+        """What the network makes of a task; alone: without the other processes."""
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16):
-            return (self.network if model is None else model.fill)(task.batch.image, task.mask, task.given)
-
-    def loss(self, filled: Filled, task: Task) -> Tensor:
-        """The loss of a step, outside of one."""
-        return loss_of(self.config.optimiser)(filled, task)
+            return self.objective.apply(self.model, task) if alone else self.network(task)
 
     def revive(self, step: int) -> int:
         """Before a step, give channels that are dead on what comes next new kernels; how many there were."""
+        assert isinstance(self.model, Neuroexplicit) and isinstance(self.average, Neuroexplicit)
         data, totals = self.config.data, dict[str, Tensor]()
         for k in range(batches_to_look_at(data)):
             samples = self.samples + k * data.batch
@@ -142,7 +140,8 @@ class TrainingStep:
     def state(self) -> dict[str, Tensor]:
         """All that a step depends on beside the sample numbers, by name; the tensors themselves, not copies."""
         tensors = {f"average.{name}": value for name, value in self.average.state_dict().items()}
-        return tensors | self.optimiser.state() | {f"counters.{k}": v for k, v in self.counters.state().items()}
+        tensors |= self.optimiser.state() | self.objective.state()
+        return tensors | {f"counters.{k}": v for k, v in self.counters.state().items()}
 
     def _update(self, loss: Tensor) -> None:
         """Clip, take Adam's step and average, unless loss or gradient are not finite; count either way."""
@@ -179,15 +178,15 @@ class TrainingStep:
             self._queue.popleft().synchronize()
 
 
-class _Filling(nn.Module):
-    """A model whose `forward` is its `fill`: what is trained by many processes is called by that."""
+class _Applied(nn.Module):
+    """A model whose `forward` is what its objective asks of it: so it is called when many processes train it."""
 
-    def __init__(self, model: Neuroexplicit) -> None:
+    def __init__(self, model: Network, objective: Objective) -> None:
         super().__init__()
-        self.model = model
+        self.model, self._objective = model, objective
 
-    def forward(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
-        return self.model.fill(image, mask, flow)
+    def forward(self, task: Task) -> Any:
+        return self._objective.apply(self.model, task)
 
 
 @contextmanager

@@ -15,11 +15,15 @@ MASK_SEED = 7919
 
 
 class Task(NamedTuple):
-    """A batch, which of its pixels are given, (B, 1, H, W), and the vectors there, (B, C, H, W)."""
+    """A batch, which of its pixels are given, (B, 1, H, W), and the vectors there, (B, C, H, W).
+
+    samples: the sample numbers (B,), of which all that is drawn at random for a task is a function.
+    """
 
     batch: Batch
     mask: Tensor
     given: Tensor
+    samples: Tensor
 
 
 def draw_given(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,8 @@ from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.io import atomic_path
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.neural.network import Network
 from flowinpaint.training.config import TrainingConfig, of_table
 from flowinpaint.validation import check_image
 from flowinpaint.version import __version__
@@ -97,7 +98,7 @@ class Validator:
         with atomic_path(self._file) as temporary:
             temporary.write_text(json.dumps(self._known), encoding="utf-8")
 
-    def measure(self, model: Neuroexplicit) -> Scores:
+    def measure(self, model: Network) -> Scores:
         """The scores of a model."""
         frames: dict[str, dict[str, float]] = {}
         ratio: dict[str, float] = {}
@@ -119,7 +120,7 @@ class Validator:
         return Scores(frames, ratio, heldout)
 
     @torch.inference_mode()
-    def fill(self, model: Neuroexplicit, frame: Frame) -> npt.NDArray[np.float32]:
+    def fill(self, model: Network, frame: Frame) -> npt.NDArray[np.float32]:
         """The dense field (H, W, C) that a model makes of a frame, as `inpaint` would."""
         image = check_image(frame.image, frame.mask.shape)
         given = np.where(frame.mask[..., None], frame.truth, 0).astype(np.float32)
@@ -165,10 +166,11 @@ class Validator:
     def _check_channels(self, config: TrainingConfig) -> None:
         for sample in self._samples:
             channels = TRUTHS[sample.truth]
-            if config.model.learn_kernels and channels != config.model.channels:
+            model = config.model
+            if isinstance(model, NeuroexplicitConfig) and model.learn_kernels and channels != model.channels:
                 raise InputError(
                     f"validation.datasets: {sample.dataset} has {channels} channels; a model with kernels learned for "
-                    f"{config.model.channels} takes no other."
+                    f"{model.channels} takes no other."
                 )
 
 
