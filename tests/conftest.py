@@ -17,6 +17,8 @@ torch.set_num_threads(1)
 # A reference in float32 is that: by default cuDNN convolves with factors of 10 bits.
 torch.backends.cudnn.allow_tf32 = False
 
+pytest_plugins = ["tiny_reproductions"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if torch.cuda.is_available():

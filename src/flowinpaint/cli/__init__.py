@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from flowinpaint import __version__
-from flowinpaint.cli import assets, demo, evaluate, fill, methods, results, speed, train, tune, zoom
+from flowinpaint.cli import assets, demo, evaluate, fill, methods, reproduce, results, speed, train, tune, zoom
 from flowinpaint.cli.console import output, say
 from flowinpaint.errors import FileFormatError, InputError
 
@@ -39,6 +39,7 @@ app.command("results")(results.command)
 app.command("zoom")(zoom.command)
 app.command("speed")(speed.command)
 app.command("train")(train.command)
+app.command("reproduce")(reproduce.command)
 app.add_typer(tune.app, name="tune")
 app.add_typer(assets.app, name="assets")
 

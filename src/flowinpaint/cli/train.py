@@ -60,7 +60,7 @@ def command(
         if world.first:
             check_run(folder, resume)
         chosen = _configuration(config, folder, settings)
-        with _display(chosen, world) as listener:
+        with training_display(chosen, world) as listener:
             try:
                 outcome = train(chosen, folder, world, resume=resume, listener=listener)
             except NotFiniteError as error:
@@ -88,7 +88,7 @@ def _configuration(path: Path | None, folder: Path, settings: list[str]) -> Trai
 
 
 @contextmanager
-def _display(config: TrainingConfig, world: World) -> Iterator[Listener]:
+def training_display(config: TrainingConfig, world: World) -> Iterator[Listener]:
     """A bar on a terminal, elsewhere a line now and then; nothing but in the first process."""
     if not world.first:
         yield Listener()

@@ -12,28 +12,36 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from flowinpaint.api import inpaint
-from flowinpaint.data.folder import Frame, Sample
+from flowinpaint.data.folder import Frame
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.foresight import foresight_of
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.io import write_image
+from flowinpaint.masks.cases import Case
 from flowinpaint.metrics import epe, errors_over, fl_outliers
 from flowinpaint.result import Result
 from flowinpaint.sheet import preview
+
+
+class Loadable(Protocol):
+    """A frame that is read when asked for, as `data.folder.Sample`."""
+
+    def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame:
+        """The frame, or the crop×crop pixels in its middle, with the mask of a case."""
 
 
 @dataclass(frozen=True)
 class Job:
     """Runs that share a sample, case, seed and crop; the picture of them all goes to `picture`."""
 
-    sample: Sample
+    sample: Loadable
     runs: tuple[RunKey, ...]
     picture: Path | None = None
 
@@ -83,7 +91,7 @@ def run_job(job: Job) -> Iterator[Record]:
     try:
         frame = job.sample.load(first.case, first.seed, first.crop)
     except Exception as error:
-        yield from (Record(key, error=_sentence(error)) for key in job.runs)
+        yield from (Record(key, error=sentence_of(error)) for key in job.runs)
         return
     filled = {}
     for key in job.runs:
@@ -103,7 +111,7 @@ def _run(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
         try:
             result = inpaint(frame.image, frame.truth, frame.mask, key.method, key.device, **parameters)
         except Exception as error:
-            return Record(key, error=_sentence(error)), None
+            return Record(key, error=sentence_of(error)), None
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
     return Record(key, measure(result, frame), notes=notes), result
 
@@ -150,5 +158,6 @@ def _run_whole(job: Job) -> list[Record]:
     return list(run_job(job))
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
+    """What an error says; of one that is not meant for users, also its type."""
     return str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"

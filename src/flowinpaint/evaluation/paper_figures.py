@@ -1,7 +1,8 @@
 """The figures that the paper publishes, to stand beside measured ones.
 
 Fischer, Peter, Weickert and Ilg, *Neuroexplicit Diffusion Models for Inpainting of Optical Flow Fields*, ICML 2024,
-tables 1 and 3.
+tables 1 to 3 and Figure 4. Its Figure 3 (error by the number of training samples and by the density) has no numbers;
+its text tells two of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ PAPER_METHODS = {
     "eed": "EED",
     "amle": "AMLE",
 }
-"""What the paper calls methods of this package; it has others, which the package has not."""
+"""What the paper calls methods of this package."""
+PAPER_NETWORKS = {"ours": "Ours", "flownets": "FlowNetS", "wgain": "WGAIN", "pd": "PD"}
+"""What it calls the networks that `flowinpaint reproduce` trains."""
+
+
+def paper_name(method: str) -> str:
+    """What the paper calls a method or a network; the same name if it is none of the paper's."""
+    return (PAPER_METHODS | PAPER_NETWORKS).get(method, method)
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class PaperTable:
 
     def value(self, method: str, density: float) -> float | None:
         """The figure of a method of this package or of the paper's own name, None if the paper has none."""
-        row = self.values.get(PAPER_METHODS.get(method, method))
+        row = self.values.get(paper_name(method))
         return None if row is None else row[PAPER_DENSITIES.index(density)]
 
     def ratio(self, method: str, density: float) -> float | None:
@@ -103,3 +111,78 @@ PAPER_TABLES = (
         },
     ),
 )
+
+
+@dataclass(frozen=True)
+class PaperAblations:
+    """One half of Table 2: the EPE of the full network, and the differences to it, at 1, 5 and 10 %."""
+
+    title: str
+    words: tuple[str, ...]
+    full: tuple[float, float, float]
+    differences: dict[str, tuple[float, float, float]]
+
+    def difference(self, network: str, density: float) -> float | None:
+        """How much larger the EPE of a network is than the full one's, None if the paper has it not."""
+        row = self.differences.get(network)
+        return None if row is None else row[PAPER_DENSITIES.index(density)]
+
+    def value(self, network: str, density: float) -> float | None:
+        """The EPE of a network; "full" is the full one."""
+        full = self.full[PAPER_DENSITIES.index(density)]
+        difference = 0.0 if network == "full" else self.difference(network, density)
+        return None if difference is None else round(full + difference, 2)
+
+    def is_of(self, dataset: str) -> bool:
+        """Whether a data set has the name of this table's."""
+        return all(word in dataset.lower() for word in self.words)
+
+
+PAPER_ABLATIONS = (
+    PaperAblations(
+        "Sintel (Table 2)",
+        ("sintel",),
+        (0.72, 0.40, 0.28),
+        {
+            "minus-mu": (0.17, 0.04, 0.04),
+            "minus-v": (0.07, 0.06, 0.04),
+            "minus-alpha": (0.03, 0.02, 0.02),
+            "plus-beta": (-0.02, -0.01, -0.01),
+            "plus-w": (0.01, -0.01, 0.00),
+        },
+    ),
+    PaperAblations(
+        "FlyingThings3D, the training's domain (Table 2)",
+        ("flyingthings",),
+        (1.01, 0.55, 0.39),
+        {
+            "minus-mu": (0.95, 0.28, 0.20),
+            "minus-v": (0.07, 0.02, 0.00),
+            "minus-alpha": (0.05, 0.06, 0.02),
+            "plus-beta": (-0.04, -0.03, -0.01),
+            "plus-w": (0.00, -0.01, 0.03),
+        },
+    ),
+)
+
+PAPER_UNSEEN_DENSITY = (0.29, 0.28)
+"""EPE of the paper's networks for 5 % and for 10 % on Sintel at 10 %; its text has these two of Figure 3's numbers."""
+
+
+@dataclass(frozen=True)
+class PaperCost:
+    """A pair of bars of Figure 4: learned parameters, and milliseconds of one inference.
+
+    The paper does not say of which size and on which device; it trained on an A100, at 384×384.
+    """
+
+    parameters: int
+    milliseconds: float
+
+
+PAPER_COSTS = {
+    "Ours": PaperCost(1_311_635, 17.57),
+    "FlowNetS": PaperCost(8_835_728, 10.12),
+    "WGAIN": PaperCost(11_505_882, 20.0),
+    "PD": PaperCost(976_748_807, 97_402.57),
+}

@@ -106,6 +106,9 @@ class RecordStore:
                     record = record_of(json.loads(line))
                     self._records[record.key.text] = record
 
+    def __iter__(self) -> Iterator[Record]:
+        return iter(list(self._records.values()))
+
     def find(self, key: RunKey) -> Record | None:
         """The record of a key if it is there and tells of no failure: those are tried again."""
         record = self._records.get(key.text)

@@ -1,0 +1,110 @@
+"""Frames filled by a network several at a time: a network that samples takes as long for one as for a few."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from flowinpaint import validation
+from flowinpaint.api import load_model, to_batch
+from flowinpaint.data.folder import Frame
+from flowinpaint.evaluation.jobs import Job, measure, sentence_of
+from flowinpaint.evaluation.records import Record, RunKey
+from flowinpaint.neural.filled import confidence_of, expected_error
+from flowinpaint.neural.network import Network
+from flowinpaint.result import Result
+
+Loaded = tuple[RunKey, Frame]
+
+
+def run_batches(jobs: Sequence[Job], count: int) -> Iterator[Record]:
+    """The records of jobs of one run each, up to `count` frames of one size to a call.
+
+    All have the same network, parameters and device. The seconds of a run are its call's over the frames of the call.
+    What a network draws at random depends on a frame's place in the call.
+    """
+    first = jobs[0].runs[0]
+    try:
+        model = load_model(first.method, first.device)
+        if model.samples and torch.device(first.device).type == "cuda":
+            model.compile_parts()
+    except Exception as error:
+        yield from (Record(job.runs[0], error=sentence_of(error)) for job in jobs)
+        return
+    waiting: dict[tuple[int, ...], list[Loaded]] = {}
+    for job in jobs:
+        (key,) = job.runs
+        try:
+            frame = job.sample.load(key.case, key.seed, key.crop)
+        except Exception as error:
+            yield Record(key, error=sentence_of(error))
+            continue
+        group = waiting.setdefault(frame.truth.shape, [])
+        group.append((key, frame))
+        if len(group) == count:
+            yield from _run(model, waiting.pop(frame.truth.shape))
+    for group in waiting.values():
+        yield from _run(model, group)
+
+
+def _run(model: Network, group: Sequence[Loaded]) -> list[Record]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            results = _fill(model, group)
+        except Exception as error:
+            return [Record(key, error=sentence_of(error)) for key, _ in group]
+    notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+    return [
+        Record(key, measure(result, frame), notes=notes) for (key, frame), result in zip(group, results, strict=True)
+    ]
+
+
+@torch.inference_mode()
+def _fill(model: Network, group: Sequence[Loaded]) -> list[Result]:
+    """What `inpaint` makes of each frame, in one call."""
+    key = group[0][0]
+    device, parameters = torch.device(key.device), dict[str, Any](key.parameters)
+    start = time.perf_counter()
+    images, masks, flows = (
+        torch.cat([to_batch(x, device) for x in arrays])
+        for arrays in zip(*(_arrays(frame) for _, frame in group), strict=True)
+    )
+    field, log_error = model.complete(images, masks, flows, None, **parameters)
+    filled = torch.where(masks > 0, flows, field.float())
+    if not torch.isfinite(filled).all():
+        raise ValueError("flow: the result is not finite everywhere.")
+    dense = filled.movedim(1, -1).contiguous().cpu().numpy()
+    errors = None if log_error is None else expected_error(log_error, flows, masks)
+    confidences = None if errors is None else confidence_of(errors)
+    told = [None if x is None else x[:, 0].cpu().numpy() for x in (confidences, errors)]
+    seconds = (time.perf_counter() - start) / len(group)
+    height, width = flows.shape[-2:]
+    return [
+        Result(
+            flow=dense[i],
+            confidence=None if told[0] is None else told[0][i],
+            expected_error=None if told[1] is None else told[1][i],
+            info={
+                "method": key.method,
+                "device": key.device,
+                "seconds": seconds,
+                "iterations": model.iterations(height, width, **parameters),
+                "residual": None,
+                "status": "complete",
+            },
+        )
+        for i in range(len(group))
+    ]
+
+
+def _arrays(frame: Frame) -> tuple[np.ndarray[Any, Any], ...]:
+    """Image (H, W, 3) in [0, 1], mask (H, W, 1) and given field (H, W, C), 0 where nothing is given."""
+    known = frame.mask[..., None]
+    image = validation.check_image(frame.image, frame.mask.shape)
+    return image, known, np.where(known, frame.truth, 0).astype(np.float32)

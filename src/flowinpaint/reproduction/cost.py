@@ -1,0 +1,227 @@
+"""The paper's Figure 4: parameters and inference time of the networks, ours and the paper's side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from flowinpaint.evaluation.paper_figures import PAPER_COSTS, paper_name
+from flowinpaint.evaluation.plotting import can_plot
+from flowinpaint.evaluation.results_tables import markdown_table
+from flowinpaint.neural.kinds import ModelConfig
+from flowinpaint.neural.pd_config import paper_pd_config
+from flowinpaint.reproduction.ordering import compare
+from flowinpaint.reproduction.report import Report, provenance
+from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.study import FAMILIES, MIDDLE, NETWORKS, OURS, PD, network_at
+from flowinpaint.reproduction.style import LOOKS, render
+from flowinpaint.reproduction.times import (
+    TIMES,
+    InferenceTime,
+    count_parameters,
+    described,
+    measure_time,
+    read_times,
+    write_times,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SIZE = (9.0, 3.6)
+_PAPER = "paper"
+PAPER_SIZED_PD = "pd-paper"
+"""PD with as many parameters as the paper's; what is trained here is smaller."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A network's parameters and the times that were measured of it; paper: what the paper calls it."""
+
+    name: str
+    label: str
+    paper: str
+    look: str
+    parameters: int
+    times: tuple[InferenceTime, ...]
+
+
+def figure_cost(session: Session) -> Report:
+    """Count parameters and time one call of each network, or take the time from a file."""
+    costs = measure_costs(session)
+    paragraphs = [
+        "# Figure 4: parameters and inference time",
+        "Learned parameters, counted from the modules, and the time of one call, a median, with tensors on the device "
+        "in and out. The paper tells neither size nor device of its times; it trained on an A100, at 384×384.",
+        cost_table(costs),
+        "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
+        "network here has not. The paper's PD is larger than the one that is trained here; `PD, paper's size` has "
+        "about as many parameters, and was not trained, since weights do not change the time.",
+        "## Smaller and faster than Ours",
+        _comparisons(costs),
+        *_skipped(session),
+        *provenance(session, None, None, ()),
+    ]
+    pictures = None
+    if can_plot():
+        pictures = partial(render, partial(draw_costs, costs=costs), _SIZE, session.scale.rehearsal)
+    return Report("figure-cost", _rows(costs), paragraphs, pictures, "Parameters and milliseconds, logarithmic bars")
+
+
+def measure_costs(session: Session) -> list[Cost]:
+    """The costs of the families' networks; times that are not known are measured and kept."""
+    device = torch.device(session.machine.device)
+    path = session.out / TIMES
+    own = read_times(path) if path.is_file() else []
+    others = [time for file in session.times for time in read_times(file)]
+    costs = []
+    for name, (label, family, config) in _networks(session).items():
+        parameters = session.scale.sampling_of(family)
+        wanted = described(name, config, parameters, session.scale.crop, MIDDLE, device)
+        known = [time for time in own if time.is_of(wanted)]
+        if not known and not session.obstacle(family):
+            session.audience.note(f"Timing {label} at {wanted.size}×{wanted.size} on {wanted.machine}.")
+            timing = measure_time(config, parameters, wanted.size, MIDDLE, device, session.scale.repeats)
+            known = [replace(wanted, milliseconds=1000 * timing.median, calls=len(timing.samples))]
+            own = [*own, *known]
+            write_times(path, own)
+        elsewhere = [time for time in others if (time.name, time.model, time.size) == (name, wanted.model, wanted.size)]
+        times = tuple(_by_machine([*known, *elsewhere]))
+        costs.append(Cost(name, label, paper_name(family), family, count_parameters(config), times))
+    return costs
+
+
+def cost_table(costs: Sequence[Cost]) -> str:
+    """Parameters and times of each network, the paper's beside them."""
+    machines = _machines(costs)
+    headings = ["network", "parameters", "paper", *(f"ms on {machine}" for machine in machines), "paper"]
+    rows = []
+    for cost in costs:
+        printed = PAPER_COSTS[cost.paper]
+        by_machine = {time.machine: f"{time.milliseconds:,.2f}" for time in cost.times}
+        rows.append(
+            [
+                cost.label,
+                f"{cost.parameters:,}",
+                f"*{printed.parameters:,}*",
+                *(by_machine.get(machine, "–") for machine in machines),
+                f"*{printed.milliseconds:,.2f}*",
+            ]
+        )
+    return markdown_table(headings, rows)
+
+
+def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:
+    """Bars of parameters and of milliseconds, both logarithmic: first what is measured here, then the paper's."""
+    parameters, times = figure.subplots(1, 2)
+    machines = _machines(costs)
+    sizes = {"here": [float(cost.parameters) for cost in costs]}
+    printed = [PAPER_COSTS[cost.paper] for cost in costs]
+    _bars(parameters, costs, sizes | {_PAPER: [float(p.parameters) for p in printed]}, "learned parameters")
+    measured: dict[str, list[float]] = {}
+    for machine in machines:
+        by_cost = [next((t.milliseconds for t in cost.times if t.machine == machine), 0.0) for cost in costs]
+        measured[machine] = by_cost
+    _bars(times, costs, measured | {_PAPER: [p.milliseconds for p in printed]}, "milliseconds a call")
+
+
+def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, list[float]], title: str) -> None:
+    width = 0.8 / len(groups)
+    for place, (name, values) in enumerate(groups.items()):
+        strength = 0.3 if name == _PAPER else 1.0 - 0.3 * place
+        for i, (cost, value) in enumerate(zip(costs, values, strict=True)):
+            if not value:
+                continue
+            look = LOOKS[cost.look]
+            x = i + (place - (len(groups) - 1) / 2) * width
+            hatch = "//" if name == _PAPER else ""
+            axes.bar(
+                x, value, width * 0.92, color=(look.colour, strength), edgecolor=look.colour, hatch=hatch, linewidth=0.6
+            )
+            axes.annotate(_short(value), (x, value), (0, 2), textcoords="offset points", ha="center", fontsize=6.5)
+        axes.bar(
+            0, 0, color=("#555555", strength), edgecolor="#555555", hatch="//" if name == _PAPER else "", label=name
+        )
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(costs)), [cost.label.replace(", ", ",\n") for cost in costs])
+    axes.grid(axis="x", visible=False)
+    axes.set_title(title)
+    axes.margins(y=0.12)
+    axes.legend(loc="upper left", fontsize=7)
+
+
+def _networks(session: Session) -> dict[str, tuple[str, str, ModelConfig]]:
+    """Label, family and configuration of each network to time, by its name."""
+    without_pd = find_spec("diffusers") is None
+    chosen = [c for c in session.contenders(FAMILIES) if not (c.name == PD and without_pd)]
+    found: dict[str, tuple[str, str, ModelConfig]] = {
+        c.name: (c.label, c.family, session.shelf.config(NETWORKS[network_at(c.family, MIDDLE)]).model) for c in chosen
+    }
+    if PD in found and not session.scale.rehearsal:
+        found[PAPER_SIZED_PD] = ("PD, paper's size", PD, paper_pd_config())
+    return found
+
+
+def _comparisons(costs: Sequence[Cost]) -> str:
+    """Which networks are smaller and which are faster than ours, here and in the paper."""
+    trained = [cost for cost in costs if cost.name != PAPER_SIZED_PD]
+    base = next((cost.label for cost in trained if cost.name == OURS), "")
+    figures: dict[str, tuple[dict[str, float | None], dict[str, float | None]]] = {
+        "parameters": (
+            {c.label: c.parameters for c in trained},
+            {c.label: PAPER_COSTS[c.paper].parameters for c in trained},
+        )
+    }
+    for machine in _machines(trained):
+        own = {c.label: next((t.milliseconds for t in c.times if t.machine == machine), None) for c in trained}
+        figures[f"milliseconds on {machine}"] = own, {c.label: PAPER_COSTS[c.paper].milliseconds for c in trained}
+    rows = []
+    for name, (here, paper) in figures.items():
+        found = compare(here, paper, base)
+        rows.append([name, ", ".join(found.here.ahead) or "–", ", ".join(found.here.behind) or "–", found.verdict])
+    return markdown_table(["figure", "less than Ours", "more", "as in the paper"], rows, words=range(4))
+
+
+def _skipped(session: Session) -> list[str]:
+    reasons = {c.label: reason for c in session.contenders(FAMILIES) if (reason := session.obstacle(c.name))}
+    return ["\n".join(f"- {name} was not timed here: {reason}." for name, reason in reasons.items())] if reasons else []
+
+
+def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
+    rows = []
+    for cost in costs:
+        printed = PAPER_COSTS[cost.paper]
+        row = {
+            "network": cost.name,
+            "parameters": cost.parameters,
+            "paper_parameters": printed.parameters,
+            "paper_milliseconds": printed.milliseconds,
+        }
+        for time in cost.times or (None,):
+            own = {} if time is None else {"milliseconds": time.milliseconds, "calls": time.calls, "size": time.size}
+            place = {} if time is None else {"device": time.device, "machine": time.machine, "torch": time.torch}
+            rows.append(row | own | place)
+    return rows
+
+
+def _machines(costs: Sequence[Cost]) -> list[str]:
+    return list(dict.fromkeys(time.machine for cost in costs for time in cost.times))
+
+
+def _by_machine(times: Sequence[InferenceTime]) -> list[InferenceTime]:
+    """The first time of each machine."""
+    return list({time.machine: time for time in reversed(times)}.values())[::-1]
+
+
+def _short(value: float) -> str:
+    """A number in as few letters as can be: 8.8M, 17.6."""
+    for limit, unit in ((1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"

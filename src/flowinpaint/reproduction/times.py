@@ -1,0 +1,113 @@
+"""Parameters and inference times of the networks, measured once on a machine and kept in a file."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flowinpaint.data.folder import stable_seed
+from flowinpaint.errors import FileFormatError, MissingFileError
+from flowinpaint.evaluation.speed import Timing, repeat
+from flowinpaint.evaluation.speed_cells import given_at
+from flowinpaint.evaluation.speed_floor import timed
+from flowinpaint.io import atomic_path
+from flowinpaint.neural.kinds import ModelConfig, build_network
+from flowinpaint.neural.pd_config import PDConfig
+from flowinpaint.reproduction.networks import device_name
+from flowinpaint.version import __version__
+
+TIMES = "times.json"
+_SHORT = {"sampling_steps": 2, "resampling_steps": 1}
+"""Of a network that samples, for the call that only warms up."""
+
+
+@dataclass(frozen=True)
+class InferenceTime:
+    """How long a network takes for one frame of size×size; `model` is a hash of its configuration and parameters."""
+
+    name: str
+    model: str
+    size: int
+    density: float
+    device: str
+    machine: str
+    torch: str
+    version: str
+    milliseconds: float
+    calls: int
+
+    def is_of(self, other: InferenceTime) -> bool:
+        """Whether both are of the same measurement, whatever came out."""
+        return _key(self) == _key(other)
+
+
+def count_parameters(config: ModelConfig) -> int:
+    """The learned numbers of a network."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build_network(config).parameters())
+
+
+def described(
+    name: str, config: ModelConfig, parameters: dict[str, float | str], size: int, density: float, device: torch.device
+) -> InferenceTime:
+    """A measurement that is still to be made."""
+    model = f"{stable_seed(str(config), str(sorted(parameters.items()))):016x}"
+    about = (str(device), device_name(device), torch.__version__, __version__)
+    return InferenceTime(name, model, size, density, *about, milliseconds=float("nan"), calls=0)
+
+
+def measure_time(
+    config: ModelConfig,
+    parameters: dict[str, float | str],
+    size: int,
+    density: float,
+    device: torch.device,
+    repeats: int,
+) -> Timing:
+    """Seconds of calls with tensors on the device in and out; weights do not matter, and are new ones.
+
+    A network that samples takes thousands of evaluations to a call, and one call is timed.
+    """
+    torch.manual_seed(0)
+    model = build_network(config).to(device).eval()
+    image, flow, mask = given_at(size, size, density, seed=0).on(device)
+    values: dict[str, Any] = dict(parameters)
+    work = torch.inference_mode()(partial(model.complete, image, mask, flow, None, **values))
+    try:
+        if isinstance(config, PDConfig):
+            with torch.inference_mode():
+                model.complete(image, mask, flow, None, **_SHORT)
+            seconds = timed(work, device)
+            return Timing(seconds, [seconds])
+        return repeat(work, device, repeats)
+    finally:
+        del model, work
+        gc.collect()
+
+
+def read_times(path: Path) -> list[InferenceTime]:
+    """The times in a file that a reproduction has left, here or on another machine."""
+    if not path.is_file():
+        raise MissingFileError(f"--times: {path}: there is no such file; the {TIMES} of a reproduction is taken.")
+    try:
+        return [InferenceTime(**values) for values in json.loads(path.read_text(encoding="utf-8"))["times"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileFormatError(f"--times: {path}: is not what a reproduction writes ({error!r}).") from error
+
+
+def write_times(path: Path, times: Sequence[InferenceTime]) -> None:
+    """Write a file that `read_times` takes, whole or not at all."""
+    with atomic_path(path) as temporary:
+        text = json.dumps({"times": [asdict(time) for time in times]}, indent=1)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _key(time: InferenceTime) -> tuple[Any, ...]:
+    return tuple(value for name, value in asdict(time).items() if name not in ("milliseconds", "calls"))

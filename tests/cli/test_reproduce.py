@@ -1,0 +1,206 @@
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flowinpaint.api import inpaint
+from flowinpaint.cli import app
+from flowinpaint.cli import reproduce as command
+from flowinpaint.data.layered import LayeredFlow
+from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.evaluation import jobs, speed
+from flowinpaint.reproduction import frames, networks, tables
+from flowinpaint.reproduction.scale import QUICK_SCALE, Budget
+from flowinpaint.reproduction.study import NETWORKS
+from flowinpaint.result import Result
+from frame_folder import make_root
+from scene_bank import tiny_bank
+
+REPORTS = [
+    "table1",
+    "table2",
+    "table3",
+    "figure-data",
+    "figure-density",
+    "figure-cost",
+    "figure-samples",
+]
+SMALLER = replace(
+    QUICK_SCALE,
+    crop=32,
+    budget=Budget(steps=1),
+    scenes=1,
+    wide_size=(24, 40),
+    settings=(*QUICK_SCALE.settings, "data.size=[32, 32]"),
+    sampling={"sampling_steps": 2, "resampling_steps": 1},
+    repeats=1,
+)
+"""`--quick` in a still smaller form."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple_scenes: None) -> Iterator[Path]:
+    """A folder to work in, with everything small."""
+
+    def generator(size: tuple[int, int], layered: LayeredConfig, bank: str) -> LayeredFlow:
+        return LayeredFlow(layered, size, tiny_bank())
+
+    monkeypatch.setattr(command, "QUICK_SCALE", SMALLER)
+    monkeypatch.setattr(frames, "_generator", generator)
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.chdir(tmp_path)
+    frames._scene.cache_clear()
+    yield tmp_path
+    frames._scene.cache_clear()
+
+
+def run(*arguments: Any) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["reproduce", *map(str, arguments), "--device", "cpu"])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, " ".join(result.stderr.split())
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let whatever trains or fills fail."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("this was finished")
+
+    monkeypatch.setattr(networks, "train", never)
+    monkeypatch.setattr(jobs, "inpaint", never)
+    monkeypatch.setattr("flowinpaint.reproduction.samples.inpaint", never)
+    monkeypatch.setattr("flowinpaint.reproduction.cost.measure_time", never)
+
+
+def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, stdout, _ = run("all", "--quick")
+    assert code == 0
+    out = place / "reproduction-quick"
+    assert f"{len(NETWORKS)} networks are in reproduction-quick/networks." in stdout
+    assert {path.name for path in (out / "networks").iterdir()} == NETWORKS.keys()
+    written = {path.name for path in out.iterdir()}
+    assert {f"{name}{suffix}" for name in REPORTS for suffix in (".csv", ".md", ".png", ".svg")} <= written
+    assert not [name for name in written if name.startswith(".flowinpaint-")]
+    for name in REPORTS:
+        assert "This is a rehearsal" in (out / f"{name}.md").read_text()
+        with (out / f"{name}.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert rows
+        assert all(row["rehearsal"] == "yes" for row in rows)
+    with (out / "table1.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["density"] == "0.05"]
+    methods = ["eed", "amle", "laplace-beltrami", "ours", "flownets", "wgain", "pd", "neuroexplicit"]
+    assert [row["method"] for row in rows] == [*methods, "neuroexplicit-paper"]
+    assert all(float(row["epe"]) > 0 for row in rows)
+    texts = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".csv", ".md", ".svg")}
+    forbid(monkeypatch)
+    code, _, stderr = run("all", "--quick")
+    assert code == 0
+    assert "Training" not in stderr
+    again = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".csv", ".md", ".svg")}
+    assert again == texts
+
+
+def test_some_networks_and_then_a_table_of_them(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, stdout, stderr = run("networks", "--only", "ours-01,ours-05,ours-10", "--quick", "-o", "mine", "--steps", 2)
+    assert code == 0
+    assert "3 networks are in mine/networks." in stdout
+    assert "Training ours-05: 2 steps." in stderr
+    monkeypatch.setattr(networks, "train", None)  # nothing is left to train, though --steps is not said again
+    arguments = ("table1", "--quick", "-o", "mine", "--methods", "ours,eed")
+    code, stdout, _ = run(*arguments)
+    assert code == 0
+    assert "Wrote mine/table1.csv, mine/table1.md, mine/table1.png, mine/table1.svg." in stdout
+    assert "| ours-10 | generated scenes, 32×32, 2 to a step | 10 % | 2 |" in (place / "mine" / "table1.md").read_text()
+    about = json.loads((place / "mine" / "networks" / "ours-05" / "network.json").read_text())
+    assert about["steps"] == 2
+
+
+def test_folders_of_frames_have_their_places(place: Path) -> None:
+    root = make_root(place / "frames")
+    (root / "A").rename(root / "KITTI2015")
+    code, _, stderr = run("table3", "--quick", "--root", root, "--methods", "laplace-beltrami", "-o", "out")
+    assert code == 0
+    assert "B holds no flow" in stderr
+    with (place / "out" / "table3.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["dataset"], row["frames"]) for row in rows} == {("KITTI2015", "2")}
+    assert [row["paper_epe"] for row in rows] == ["1.07", "0.46", "0.23"]
+    assert [row["paper_fl"] for row in rows] == ["0.94", "0.26", "0.11"]
+
+
+def test_without_matplotlib_text_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (command, tables):
+        monkeypatch.setattr(module, "can_plot", lambda: False)
+    code, _, stderr = run("table3", "--quick", "--methods", "laplace-beltrami", "-o", "out")
+    assert code == 0
+    assert "no pictures will be drawn; they need matplotlib, the extra 'plots'" in stderr
+    assert {path.name for path in (place / "out").iterdir()} == {"records.jsonl", "table3.csv", "table3.md"}
+
+
+def test_an_interruption_is_a_sentence_and_130(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled: list[str] = []
+    stopped_after = 2
+
+    def interrupted(image: Any, flow: Any, mask: Any, method: str, *others: Any, **parameters: Any) -> Result:
+        if len(filled) == stopped_after:
+            raise KeyboardInterrupt
+        filled.append(method)
+        return inpaint(image, flow, mask, method, *others, **parameters)
+
+    monkeypatch.setattr(jobs, "inpaint", interrupted)
+    arguments = ("table3", "--quick", "--methods", "laplace-beltrami,eed", "-o", "out")
+    code, _, stderr = run(*arguments)
+    assert code == 130
+    assert "Stopped: what is finished is in out; the same command goes on from there." in stderr
+    assert len((place / "out" / "records.jsonl").read_text().splitlines()) == 2
+    stopped_after = 99
+    assert run(*arguments)[0] == 0
+    assert len(filled) == 6
+
+
+def test_a_picture_that_cannot_be_drawn_leaves_no_table(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("no ink")
+
+    monkeypatch.setattr(tables, "render", broken)
+    code, _, stderr = run("table3", "--quick", "--methods", "laplace-beltrami", "-o", "out")
+    assert code == 1
+    assert "Error: no ink" in stderr
+    assert {path.name for path in (place / "out").iterdir()} == {"records.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["table4"], "PART: 'table4' was given; taken are networks, table1, table2, table3, figure-data, "),
+        (["table1", "--methods", "eed,nearest"], "--methods: 'nearest' was given; taken are eed, amle, "),
+        (["table1", "--methods", ","], "--methods: ',' was given"),
+        (["networks", "--only", "ours-07"], "--only: 'ours-07' was given; taken are ours-01, "),
+        (["table1", "--only", "ours-05"], "--only: 'ours-05' was given without the part 'networks'"),
+        (["table1", "--minutes", "0"], "--minutes: 0 was given; a number above 0 is taken"),
+        (["table1", "--steps", "0"], "--steps: 0 was given; 1 or more is taken"),
+        (["table1", "--steps", "1", "--minutes", "1"], "--minutes and --steps: both or none were given"),
+        (["table1", "--models", "no"], "--models: no is no folder"),
+        (["table1", "--bank", "no"], "--bank: no: there is no such file"),
+        (["table1", "--sintel", "no"], "root: no does not exist; expected is the folder no/training/final"),
+        (["table3", "--kitti", "no"], "root: no does not exist"),
+        (["table1", "--root", "no"], "root: no does not exist"),
+        (["table1", "--records", "no"], "--records: no: there is no such file"),
+        (["figure-cost", "--times", "no"], "--times: no: there is no such file"),
+        (["table1", "--set", "model.widht=3"], "model.widht: there is no such key"),
+    ],
+)
+def test_bad_arguments_are_sentences_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:
+    code, stdout, stderr = run(*arguments, "--quick", "-o", "out")
+    assert (code, stdout) == (1, "")
+    assert stderr.startswith("Error: ")
+    assert sentence in stderr
+    assert not list(place.glob("out/*.md"))
+    assert not (place / "out" / "networks").exists()

@@ -1,0 +1,99 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from flowinpaint.errors import FileFormatError, MissingFileError
+from flowinpaint.evaluation import speed
+from flowinpaint.evaluation.speed import Timing
+from flowinpaint.neural.flownets import FlowNetSConfig
+from flowinpaint.neural.kinds import ModelConfig
+from flowinpaint.neural.wgain import WGAINConfig
+from flowinpaint.reproduction import cost
+from flowinpaint.reproduction.cost import cost_table, figure_cost, measure_costs
+from flowinpaint.reproduction.scale import Scale
+from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.times import count_parameters, measure_time, read_times, write_times
+
+MakeSession = Callable[..., Session]
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of network that are timed."""
+    kinds: list[str] = []
+
+    def told(config: ModelConfig, *others: Any) -> Timing:
+        kinds.append(config.kind)
+        return measure_time(config, *others)
+
+    monkeypatch.setattr(cost, "measure_time", told)
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    return kinds
+
+
+def test_the_papers_baselines_have_the_papers_parameters() -> None:
+    assert count_parameters(FlowNetSConfig()) == 8_835_728
+    assert count_parameters(WGAINConfig()) == 11_505_882
+
+
+def test_times_are_measured_once(make_session: MakeSession, timed: list[str], tmp_path: Path, scale: Scale) -> None:
+    first = measure_costs(make_session())
+    assert timed == ["neuroexplicit", "flownets", "wgain", "pd"]
+    assert all(found.times[0].milliseconds > 0 for found in first)
+    assert [found.name for found in first] == ["ours", "flownets", "wgain", "pd"]
+    assert measure_costs(make_session()) == first
+    assert len(timed) == 4
+    path = tmp_path / "out" / "times.json"
+    assert [time.name for time in read_times(path)] == ["ours", "flownets", "wgain", "pd"]
+    measure_costs(make_session(scale=replace(scale, sampling={"sampling_steps": 3, "resampling_steps": 1})))
+    assert timed[4:] == ["pd"]  # which samples otherwise
+
+
+@pytest.mark.usefixtures("timed")
+def test_times_of_another_machine_stand_beside(make_session: MakeSession, tmp_path: Path) -> None:
+    own = measure_costs(make_session())
+    other = tmp_path / "gpu.json"
+    write_times(other, [replace(c.times[0], device="cuda", machine="A GPU", milliseconds=1.25) for c in own[:2]])
+    session = make_session(times=(other,))
+    found = measure_costs(session)
+    assert [[time.machine for time in c.times][1:] for c in found] == [["A GPU"], ["A GPU"], [], []]
+    table = cost_table(found)
+    assert "ms on A GPU" in table
+    assert "| 1.25 | *17.57* |" in table
+    report = figure_cost(session)
+    assert sum(row.get("machine") == "A GPU" for row in report.rows) == 2
+    assert report.pictures is not None
+    assert report.pictures().keys() == {".png", ".svg"}
+
+
+def test_on_a_cpu_pd_is_not_timed_at_the_papers_scale_unless_asked_for(
+    make_session: MakeSession, timed: list[str], scale: Scale
+) -> None:
+    paper = replace(scale, rehearsal=False)
+    session = make_session(scale=paper)
+    found = {c.name: c for c in measure_costs(session)}
+    assert timed == ["neuroexplicit", "flownets", "wgain"]
+    assert found["pd"].times == ()
+    assert found["pd-paper"].parameters == pytest.approx(976_748_807, rel=1e-3)
+    text = "\n".join(figure_cost(session).paragraphs)
+    assert "PD was not timed here: on a CPU a frame takes hours" in text
+    assert make_session(scale=paper, methods=("pd",)).obstacle("pd") == ""
+
+
+def test_a_time_is_of_so_many_calls(scale: Scale) -> None:
+    timing = measure_time(FlowNetSConfig(width=2), {}, 32, 0.05, torch.device("cpu"), 3)
+    assert len(timing.samples) >= 3
+
+
+def test_files_of_times_that_are_none_are_told(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"--times: .*no.json: there is no such file"):
+        read_times(tmp_path / "no.json")
+    for text in ("", "[]", json.dumps({"times": [{"name": "ours"}]})):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(FileFormatError, match=r"--times: .*bad.json: is not what a reproduction writes"):
+            read_times(tmp_path / "bad.json")

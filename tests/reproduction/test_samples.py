@@ -1,0 +1,94 @@
+import base64
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from flowinpaint.api import inpaint
+from flowinpaint.metrics import epe
+from flowinpaint.reproduction import samples
+from flowinpaint.reproduction.frames import FrameChoice
+from flowinpaint.reproduction.networks import Orders
+from flowinpaint.reproduction.samples import figure_samples
+from flowinpaint.reproduction.session import Session
+from flowinpaint.result import Result
+from frame_folder import make_sample
+
+MakeSession = Callable[..., Session]
+METHODS = ("ours", "laplace-beltrami")
+
+
+@pytest.fixture
+def filled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    calls: list[str] = []
+
+    def told(image: Any, flow: Any, mask: Any, method: str, *others: Any, **parameters: Any) -> Result:
+        calls.append(method)
+        return inpaint(image, flow, mask, method, *others, **parameters)
+
+    monkeypatch.setattr(samples, "inpaint", told)
+    return calls
+
+
+def test_the_first_frame_of_each_data_set_is_filled_once(make_session: MakeSession, filled: list[str]) -> None:
+    session = make_session(methods=METHODS)
+    report = figure_samples(session)
+    assert [row["label"] for row in report.rows] == ["LB", "Ours"]
+    frame = session.square.samples[0].load(0.05, crop=session.square.crop)
+    field = inpaint(frame.image, frame.truth, frame.mask, "laplace-beltrami", "cpu").flow
+    assert report.rows[0]["epe"] == pytest.approx(epe(field, frame.truth, frame.valid))
+    filled.clear()
+    assert figure_samples(make_session(methods=METHODS)).rows == report.rows
+    assert filled == []
+
+
+def test_the_svg_holds_the_png(make_session: MakeSession) -> None:
+    report = figure_samples(make_session(methods=METHODS))
+    assert report.pictures is not None
+    files = report.pictures()
+    match = re.search(rb"base64,([^\"]+)\"", files[".svg"])
+    assert match is not None
+    assert base64.b64decode(match[1]) == files[".png"]
+    picture = cv2.imdecode(np.frombuffer(files[".png"], np.uint8), cv2.IMREAD_COLOR)
+    assert picture is not None
+    height, width = picture.shape[:2]
+    assert f'width="{width}" height="{height}"'.encode() in files[".svg"]
+
+
+def test_fields_of_another_machine_are_taken(
+    make_session: MakeSession, filled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = figure_samples(make_session(methods=METHODS)).rows
+    filled.clear()
+    there = tmp_path / "out"
+    session = make_session(
+        Orders(models=there / "networks"), out=tmp_path / "here", records=(there / "records.jsonl",), methods=METHODS
+    )
+    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it cannot be run here")
+    assert figure_samples(session).rows == rows
+    assert filled == []
+    assert session.left_out == {}
+
+
+def test_a_method_that_fails_is_left_out(make_session: MakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(samples, "inpaint", failing)
+    session = make_session(methods=METHODS)
+    assert figure_samples(session).rows == []
+    assert session.left_out.keys() == set(METHODS)
+    assert "out of memory" in session.left_out["ours"]
+
+
+def test_frames_of_several_data_sets_stand_below_each_other(tmp_path: Path, make_session: MakeSession) -> None:
+    for name in ("A", "B"):
+        for sample in ("one", "two"):
+            make_sample(tmp_path / "frames" / name / sample)
+    choice = FrameChoice(root=tmp_path / "frames")
+    report = figure_samples(make_session(methods=("laplace-beltrami",), choice=choice))
+    assert [row["frame"] for row in report.rows] == ["rehearsal: A one", "rehearsal: B one"]
