@@ -24,12 +24,12 @@ MakeSession = Callable[..., Session]
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kinds of network that are timed."""
+    """The kinds of network, and the methods without one, that are timed."""
     kinds: list[str] = []
 
-    def told(config: ModelConfig, *others: Any) -> Timing:
-        kinds.append(config.kind)
-        return measure_time(config, *others)
+    def told(method: ModelConfig | str, *others: Any) -> Timing:
+        kinds.append(method if isinstance(method, str) else method.kind)
+        return measure_time(method, *others)
 
     monkeypatch.setattr(cost, "measure_time", told)
     monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
@@ -43,15 +43,18 @@ def test_the_papers_baselines_have_the_papers_parameters() -> None:
 
 def test_times_are_measured_once(make_session: MakeSession, timed: list[str], tmp_path: Path, scale: Scale) -> None:
     first = measure_costs(make_session())
-    assert timed == ["neuroexplicit", "flownets", "wgain", "pd"]
+    explicit = ["eed", "amle", "laplace-beltrami"]
+    assert timed == ["neuroexplicit", "flownets", "wgain", "pd", *explicit, "neuroexplicit", "neuroexplicit"]
     assert all(found.times[0].milliseconds > 0 for found in first)
-    assert [found.name for found in first] == ["ours", "flownets", "wgain", "pd"]
+    names = ["ours", "flownets", "wgain", "pd", *explicit, "neuroexplicit", "neuroexplicit-paper"]
+    assert [found.name for found in first] == names
+    assert [bool(found.parameters) for found in first] == [name not in explicit for name in names]
     assert measure_costs(make_session()) == first
-    assert len(timed) == 4
+    assert len(timed) == len(names)
     path = tmp_path / "out" / "times.json"
-    assert [time.name for time in read_times(path)] == ["ours", "flownets", "wgain", "pd"]
+    assert [time.name for time in read_times(path)] == names
     measure_costs(make_session(scale=replace(scale, sampling={"sampling_steps": 3, "resampling_steps": 1})))
-    assert timed[4:] == ["pd"]  # which samples otherwise
+    assert timed[len(names) :] == ["pd"]  # which samples otherwise
 
 
 @pytest.mark.usefixtures("timed")
@@ -61,7 +64,7 @@ def test_times_of_another_machine_stand_beside(make_session: MakeSession, tmp_pa
     write_times(other, [replace(c.times[0], device="cuda", machine="A GPU", milliseconds=1.25) for c in own[:2]])
     session = make_session(times=(other,))
     found = measure_costs(session)
-    assert [[time.machine for time in c.times][1:] for c in found] == [["A GPU"], ["A GPU"], [], []]
+    assert [[time.machine for time in c.times][1:] for c in found] == [["A GPU"], ["A GPU"], *[[]] * 7]
     table = cost_table(found)
     assert "ms on A GPU" in table
     assert "| 1.25 | *17.57* |" in table
@@ -77,7 +80,8 @@ def test_on_a_cpu_pd_is_not_timed_at_the_papers_scale_unless_asked_for(
     paper = replace(scale, rehearsal=False)
     session = make_session(scale=paper)
     found = {c.name: c for c in measure_costs(session)}
-    assert timed == ["neuroexplicit", "flownets", "wgain"]
+    assert timed[:3] == ["neuroexplicit", "flownets", "wgain"]
+    assert "pd" not in timed
     assert found["pd"].times == ()
     assert found["pd-paper"].parameters == pytest.approx(976_748_807, rel=1e-3)
     text = "\n".join(figure_cost(session).paragraphs)

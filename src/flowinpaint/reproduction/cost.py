@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from flowinpaint.evaluation.paper_figures import PAPER_COSTS, paper_name
+from flowinpaint import api
+from flowinpaint.evaluation.paper_figures import PAPER_COSTS, PaperCost
 from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.neural.kinds import ModelConfig
@@ -18,7 +19,16 @@ from flowinpaint.neural.pd_config import paper_pd_config
 from flowinpaint.reproduction.ordering import compare
 from flowinpaint.reproduction.report import Report, provenance
 from flowinpaint.reproduction.session import Session
-from flowinpaint.reproduction.study import FAMILIES, MIDDLE, NETWORKS, OURS, PD, network_at
+from flowinpaint.reproduction.study import (
+    CONTENDERS,
+    FAMILIES,
+    MIDDLE,
+    NETWORKS,
+    OURS,
+    PD,
+    explicit_parameters,
+    network_at,
+)
 from flowinpaint.reproduction.style import LOOKS, render
 from flowinpaint.reproduction.times import (
     TIMES,
@@ -34,15 +44,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SIZE = (9.0, 3.6)
+_SIZE = (13.0, 3.8)
 _PAPER = "paper"
 PAPER_SIZED_PD = "pd-paper"
 """PD with as many parameters as the paper's; what is trained here is smaller."""
 
 
 @dataclass(frozen=True)
+class Timed:
+    """A method to time: a network by its configuration, or one without by its own name and parameters."""
+
+    label: str
+    contender: str
+    config: ModelConfig | None
+    parameters: dict[str, float | str]
+
+
+@dataclass(frozen=True)
 class Cost:
-    """A network's parameters and the times that were measured of it; paper: what the paper calls it."""
+    """A method's parameters, 0 without a network, and the times that were measured of it.
+
+    paper: what the paper calls it, "" where the paper has no figures of it.
+    """
 
     name: str
     label: str
@@ -51,14 +74,21 @@ class Cost:
     parameters: int
     times: tuple[InferenceTime, ...]
 
+    @property
+    def printed(self) -> PaperCost | None:
+        """The paper's figures."""
+        return PAPER_COSTS.get(self.paper)
+
 
 def figure_cost(session: Session) -> Report:
-    """Count parameters and time one call of each network, or take the time from a file."""
+    """Count parameters and time one call of each method, or take the time from a file."""
     costs = measure_costs(session)
     paragraphs = [
         "# Figure 4: parameters and inference time",
         "Learned parameters, counted from the modules, and the time of one call, a median, with tensors on the device "
-        "in and out. The paper tells neither size nor device of its times; it trained on an A100, at 384×384.",
+        "in and out. The paper tells neither size nor device of its times; it trained on an A100, at 384×384. It has "
+        "no times of methods without a network, nor of `neuroexplicit` and `neuroexplicit-paper`, which come with the "
+        "package and take more steps than Ours. AMLE runs on the CPU wherever it is called.",
         cost_table(costs),
         "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
         "network here has not. The paper's PD is larger than the one that is trained here; `PD, paper's size` has "
@@ -75,43 +105,45 @@ def figure_cost(session: Session) -> Report:
 
 
 def measure_costs(session: Session) -> list[Cost]:
-    """The costs of the families' networks; times that are not known are measured and kept."""
+    """The costs of all methods; times that are not known are measured and kept."""
     device = torch.device(session.machine.device)
     path = session.out / TIMES
     own = read_times(path) if path.is_file() else []
     others = [time for file in session.times for time in read_times(file)]
     costs = []
-    for name, (label, family, config) in _networks(session).items():
-        parameters = session.scale.sampling_of(family)
-        wanted = described(name, config, parameters, session.scale.crop, MIDDLE, device)
+    for name, method in _methods(session).items():
+        model = method.config or method.contender
+        wanted = described(name, model, method.parameters, session.scale.crop, MIDDLE, device)
         known = [time for time in own if time.is_of(wanted)]
-        if not known and not session.obstacle(family):
-            session.audience.note(f"Timing {label} at {wanted.size}×{wanted.size} on {wanted.machine}.")
-            timing = measure_time(config, parameters, wanted.size, MIDDLE, device, session.scale.repeats)
+        if not known and not session.obstacle(method.contender):
+            session.audience.note(f"Timing {method.label} at {wanted.size}×{wanted.size} on {wanted.machine}.")
+            timing = measure_time(model, method.parameters, wanted.size, MIDDLE, device, session.scale.repeats)
             known = [replace(wanted, milliseconds=1000 * timing.median, calls=len(timing.samples))]
             own = [*own, *known]
             write_times(path, own)
         elsewhere = [time for time in others if (time.name, time.model, time.size) == (name, wanted.model, wanted.size)]
         times = tuple(_by_machine([*known, *elsewhere]))
-        costs.append(Cost(name, label, paper_name(family), family, count_parameters(config), times))
+        paper = CONTENDERS[method.contender].paper
+        count = 0 if method.config is None else count_parameters(method.config)
+        costs.append(Cost(name, method.label, paper if paper in PAPER_COSTS else "", method.contender, count, times))
     return costs
 
 
 def cost_table(costs: Sequence[Cost]) -> str:
-    """Parameters and times of each network, the paper's beside them."""
+    """Parameters and times of each method, the paper's beside them."""
     machines = _machines(costs)
-    headings = ["network", "parameters", "paper", *(f"ms on {machine}" for machine in machines), "paper"]
+    headings = ["method", "parameters", "paper", *(f"ms on {machine}" for machine in machines), "paper"]
     rows = []
     for cost in costs:
-        printed = PAPER_COSTS[cost.paper]
+        printed = cost.printed
         by_machine = {time.machine: f"{time.milliseconds:,.2f}" for time in cost.times}
         rows.append(
             [
                 cost.label,
-                f"{cost.parameters:,}",
-                f"*{printed.parameters:,}*",
+                f"{cost.parameters:,}" if cost.parameters else "–",
+                f"*{printed.parameters:,}*" if printed else "–",
                 *(by_machine.get(machine, "–") for machine in machines),
-                f"*{printed.milliseconds:,.2f}*",
+                f"*{printed.milliseconds:,.2f}*" if printed else "–",
             ]
         )
     return markdown_table(headings, rows)
@@ -119,16 +151,18 @@ def cost_table(costs: Sequence[Cost]) -> str:
 
 def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:
     """Bars of parameters and of milliseconds, both logarithmic: first what is measured here, then the paper's."""
-    parameters, times = figure.subplots(1, 2)
+    learned = [cost for cost in costs if cost.parameters]
+    parameters, times = figure.subplots(1, 2, width_ratios=(max(1, len(learned)), len(costs)))
     machines = _machines(costs)
-    sizes = {"here": [float(cost.parameters) for cost in costs]}
-    printed = [PAPER_COSTS[cost.paper] for cost in costs]
-    _bars(parameters, costs, sizes | {_PAPER: [float(p.parameters) for p in printed]}, "learned parameters")
+    sizes = {"here": [float(cost.parameters) for cost in learned]}
+    papers = [float(cost.printed.parameters) if cost.printed else 0.0 for cost in learned]
+    _bars(parameters, learned, sizes | {_PAPER: papers}, "learned parameters")
     measured: dict[str, list[float]] = {}
     for machine in machines:
         by_cost = [next((t.milliseconds for t in cost.times if t.machine == machine), 0.0) for cost in costs]
         measured[machine] = by_cost
-    _bars(times, costs, measured | {_PAPER: [p.milliseconds for p in printed]}, "milliseconds a call")
+    papers = [cost.printed.milliseconds if cost.printed else 0.0 for cost in costs]
+    _bars(times, costs, measured | {_PAPER: papers}, "milliseconds a call")
 
 
 def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, list[float]], title: str) -> None:
@@ -156,31 +190,39 @@ def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, list[float]], tit
     axes.legend(loc="upper left", fontsize=7)
 
 
-def _networks(session: Session) -> dict[str, tuple[str, str, ModelConfig]]:
-    """Label, family and configuration of each network to time, by its name."""
+def _methods(session: Session) -> dict[str, Timed]:
+    """What there is to time, by name: the families' networks first, as the paper has them."""
     without_pd = find_spec("diffusers") is None
-    chosen = [c for c in session.contenders(FAMILIES) if not (c.name == PD and without_pd)]
-    found: dict[str, tuple[str, str, ModelConfig]] = {
-        c.name: (c.label, c.family, session.shelf.config(NETWORKS[network_at(c.family, MIDDLE)]).model) for c in chosen
-    }
-    if PD in found and not session.scale.rehearsal:
-        found[PAPER_SIZED_PD] = ("PD, paper's size", PD, paper_pd_config())
+    found: dict[str, Timed] = {}
+    for c in session.contenders([*FAMILIES, *(name for name in CONTENDERS if name not in FAMILIES)]):
+        if c.family:
+            if c.name == PD and without_pd:
+                continue
+            config = session.shelf.config(NETWORKS[network_at(c.family, MIDDLE)]).model
+            found[c.name] = Timed(c.label, c.name, config, session.scale.sampling_of(c.family))
+            if c.name == PD and not session.scale.rehearsal:
+                found[PAPER_SIZED_PD] = Timed("PD, paper's size", PD, paper_pd_config(), {})
+        else:
+            shipped = api.NETWORKS.get(c.name)
+            parameters = {} if shipped else explicit_parameters(c.name, MIDDLE)
+            found[c.name] = Timed(c.label, c.name, shipped.config if shipped else None, parameters)
     return found
 
 
 def _comparisons(costs: Sequence[Cost]) -> str:
     """Which networks are smaller and which are faster than ours, here and in the paper."""
-    trained = [cost for cost in costs if cost.name != PAPER_SIZED_PD]
+    trained = [cost for cost in costs if cost.printed and cost.name != PAPER_SIZED_PD]
     base = next((cost.label for cost in trained if cost.name == OURS), "")
     figures: dict[str, tuple[dict[str, float | None], dict[str, float | None]]] = {
         "parameters": (
             {c.label: c.parameters for c in trained},
-            {c.label: PAPER_COSTS[c.paper].parameters for c in trained},
+            {c.label: c.printed.parameters for c in trained if c.printed},
         )
     }
     for machine in _machines(trained):
         own = {c.label: next((t.milliseconds for t in c.times if t.machine == machine), None) for c in trained}
-        figures[f"milliseconds on {machine}"] = own, {c.label: PAPER_COSTS[c.paper].milliseconds for c in trained}
+        printed: dict[str, float | None] = {c.label: c.printed.milliseconds for c in trained if c.printed}
+        figures[f"milliseconds on {machine}"] = own, printed
     rows = []
     for name, (here, paper) in figures.items():
         found = compare(here, paper, base)
@@ -189,19 +231,19 @@ def _comparisons(costs: Sequence[Cost]) -> str:
 
 
 def _skipped(session: Session) -> list[str]:
-    reasons = {c.label: reason for c in session.contenders(FAMILIES) if (reason := session.obstacle(c.name))}
+    reasons = {c.label: reason for c in session.contenders() if (reason := session.obstacle(c.name))}
     return ["\n".join(f"- {name} was not timed here: {reason}." for name, reason in reasons.items())] if reasons else []
 
 
 def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
     rows = []
     for cost in costs:
-        printed = PAPER_COSTS[cost.paper]
-        row = {
-            "network": cost.name,
-            "parameters": cost.parameters,
-            "paper_parameters": printed.parameters,
-            "paper_milliseconds": printed.milliseconds,
+        printed = cost.printed
+        row: dict[str, Any] = {
+            "method": cost.name,
+            "parameters": cost.parameters or None,
+            "paper_parameters": printed.parameters if printed else None,
+            "paper_milliseconds": printed.milliseconds if printed else None,
         }
         for time in cost.times or (None,):
             own = {} if time is None else {"milliseconds": time.milliseconds, "calls": time.calls, "size": time.size}

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from flowinpaint import api
 from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation.speed import Timing, repeat
@@ -55,16 +56,21 @@ def count_parameters(config: ModelConfig) -> int:
 
 
 def described(
-    name: str, config: ModelConfig, parameters: dict[str, float | str], size: int, density: float, device: torch.device
+    name: str,
+    method: ModelConfig | str,
+    parameters: dict[str, float | str],
+    size: int,
+    density: float,
+    device: torch.device,
 ) -> InferenceTime:
-    """A measurement that is still to be made."""
-    model = f"{stable_seed(str(config), str(sorted(parameters.items()))):016x}"
+    """A measurement that is still to be made, of a network or of a method without one."""
+    model = f"{stable_seed(str(method), str(sorted(parameters.items()))):016x}"
     about = (str(device), device_name(device), torch.__version__, __version__)
     return InferenceTime(name, model, size, density, *about, milliseconds=float("nan"), calls=0)
 
 
 def measure_time(
-    config: ModelConfig,
+    method: ModelConfig | str,
     parameters: dict[str, float | str],
     size: int,
     density: float,
@@ -75,13 +81,16 @@ def measure_time(
 
     A network that samples takes thousands of evaluations to a call, and one call is timed.
     """
-    torch.manual_seed(0)
-    model = build_network(config).to(device).eval()
     image, flow, mask = given_at(size, size, density, seed=0).on(device)
     values: dict[str, Any] = dict(parameters)
+    if isinstance(method, str):
+        inputs = (image.double(), flow.double(), mask.double())
+        return repeat(partial(api.EXPLICIT[method].fill, *inputs, **values), device, repeats)
+    torch.manual_seed(0)
+    model = build_network(method).to(device).eval()
     work = torch.inference_mode()(partial(model.complete, image, mask, flow, None, **values))
     try:
-        if isinstance(config, PDConfig):
+        if isinstance(method, PDConfig):
             with torch.inference_mode():
                 model.complete(image, mask, flow, None, **_SHORT)
             seconds = timed(work, device)
