@@ -183,7 +183,7 @@ def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, list[float]], tit
             0, 0, color=("#555555", strength), edgecolor="#555555", hatch="//" if name == _PAPER else "", label=name
         )
     axes.set_yscale("log")
-    axes.set_xticks(range(len(costs)), [cost.label.replace(", ", ",\n") for cost in costs])
+    axes.set_xticks(range(len(costs)), [cost.label.replace(", ", ",\n").replace("-", "-\n") for cost in costs])
     axes.grid(axis="x", visible=False)
     axes.set_title(title)
     axes.margins(y=0.12)
