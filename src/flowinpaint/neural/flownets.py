@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from flowinpaint.errors import InputError
 from flowinpaint.neural.channel_pairs import PAIR, from_pairs, repeated, to_pairs
+from flowinpaint.neural.colours import Colours
 from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.levels import extend
-from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.neural.network import Network, by_pixel
 
 STRIDE = 64
@@ -50,9 +50,6 @@ class FlowNetS(Network):
     normalised: the network knows the range of its training. Channels beyond two are taken pair by pair.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, config: FlowNetSConfig | None = None) -> None:
         super().__init__()
         self.config = config or FlowNetSConfig()
@@ -73,8 +70,7 @@ class FlowNetS(Network):
         joined = [skip + own + guess for skip, own, guess in zip(skips, made, guesses, strict=True)]
         self.decoder = nn.ModuleList(_doubling(i, o) for i, o in zip([16 * n, *joined[:-1]], made, strict=True))
         self.heads = nn.ModuleList(nn.Conv2d(channels, PAIR, 5, padding=2) for channels in joined)
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+        self.colours = Colours()
 
     def fill(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
         """The finest prediction, with the known vectors put in."""
@@ -88,9 +84,9 @@ class FlowNetS(Network):
         sides = [-(-side // STRIDE) * STRIDE for side in flow.shape[-2:]]
         c = (mask > 0).to(flow.dtype)
         given = to_pairs(torch.where(c > 0, flow, 0))
-        colours = (image.to(self.mean.dtype) - self.mean) / self.std
+        colours = self.colours(image)
         parts = [repeated(colours, flow.shape[1]), repeated(c, flow.shape[1]), given]
-        x = by_pixel(torch.cat([extend(part, *sides).to(self.mean.dtype) for part in parts], 1))
+        x = by_pixel(torch.cat([extend(part, *sides).to(colours.dtype) for part in parts], 1))
         skips = []
         for layer in self.encoder:
             x = layer(x)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from flowinpaint.draws import Draws
 from flowinpaint.errors import InputError
 from flowinpaint.neural.channel_pairs import PAIR, from_pairs, repeated, to_pairs
+from flowinpaint.neural.colours import Colours
 from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.levels import extend
-from flowinpaint.neural.model_config import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.neural.network import Network, by_pixel
 from flowinpaint.result import ProgressCallback
 
@@ -72,9 +72,6 @@ class WGAIN(Network):
     pair.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, config: WGAINConfig | None = None) -> None:
         super().__init__()
         self.config = config or WGAINConfig()
@@ -86,8 +83,7 @@ class WGAIN(Network):
         self.joined = nn.Conv2d(4 * n + INPUTS, LAST, 3, padding=1)
         self.last = nn.Conv2d(LAST, PAIR, 3, padding=1)
         self._begin_in_pixels()
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+        self.colours = Colours()
 
     def fill(self, image: Tensor, mask: Tensor, flow: Tensor) -> Filled:
         """What the generator makes with the noise of seed 0, the known vectors put in."""
@@ -105,10 +101,10 @@ class WGAIN(Network):
     def generate(self, image: Tensor, mask: Tensor, flow: Tensor, noise: Tensor) -> Tensor:
         """The field (B, C, H, W) that the generator makes, also of known vectors, with noise (B, C, H, W)."""
         H, W = flow.shape[-2:]
-        c = (mask > 0).to(self.mean.dtype)
-        given = torch.where(c > 0, flow, 0).to(self.mean.dtype) / self.config.scale
-        colours = (image.to(self.mean.dtype) - self.mean) / self.std
-        fields = (to_pairs(given), to_pairs((1 - c) * self.config.noise * noise.to(self.mean.dtype)))
+        colours = self.colours(image)
+        c = (mask > 0).to(colours.dtype)
+        given = torch.where(c > 0, flow, 0).to(colours.dtype) / self.config.scale
+        fields = (to_pairs(given), to_pairs((1 - c) * self.config.noise * noise.to(colours.dtype)))
         whole = (repeated(colours, flow.shape[1]), *fields, repeated(c, flow.shape[1]))
         x = extend(torch.cat(whole, 1), *(-(-side // STRIDE) * STRIDE for side in (H, W)))
         u: Tensor = self._network(by_pixel(x))
@@ -168,9 +164,6 @@ class Critic(nn.Module):
     since a gradient penalty needs each sample judged by itself.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, size: tuple[int, int]) -> None:
         super().__init__()
         sides, widths = list(size), [3 + PAIR + 1]
@@ -185,12 +178,11 @@ class Critic(nn.Module):
         self.layers = nn.ModuleList(nn.Conv2d(i, o, CRITIC_KERNEL, stride=2, bias=False) for i, o in pairs)
         self.norms = nn.ModuleList(nn.InstanceNorm2d(o, affine=True) for _, o in pairs)
         self.verdict = nn.Linear(widths[-1] * math.prod(sides), 1)
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+        self.colours = Colours()
 
     def forward(self, image: Tensor, field: Tensor, mask: Tensor) -> Tensor:
         """Field is what the generator works with: divided by its scale."""
-        x = by_pixel(torch.cat([(image - self.mean) / self.std, field, mask], 1))
+        x = by_pixel(torch.cat([self.colours(image), field, mask], 1))
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = F.leaky_relu(norm(layer(x)), SLOPE)
         verdict: Tensor = self.verdict(x.flatten(1))[:, 0]
