@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import Tensor
 
 from flowinpaint.api import inpaint
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation import jobs
 from flowinpaint.evaluation.records import Record
+from flowinpaint.neural.filled import Filled
+from flowinpaint.neural.pd import PD
 from flowinpaint.reproduction import batches
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.ledger import read_records
@@ -140,6 +143,26 @@ def test_batches_make_what_single_calls_make(make_session: MakeSession, filled: 
     assert own[0].seconds == own[1].seconds > 0  # of one call
     odd = measured(make_session(models, Machine("cpu", batch=5), out=tmp_path / "larger"), names)
     assert errors(odd) == pytest.approx(errors(batched), rel=1e-4)
+
+
+def test_a_compiled_network_always_gets_as_many_frames(
+    make_session: MakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = errors(measured(make_session(machine=Machine("cpu", batch=2)), ["pd"]))
+    counts: list[int] = []
+    complete = PD.complete
+
+    def told(model: PD, image: Tensor, *others: Any, **parameters: Any) -> Filled:
+        counts.append(len(image))
+        return complete(model, image, *others, **parameters)
+
+    monkeypatch.setattr(PD, "complete", told)
+    monkeypatch.setattr(PD, "compile_parts", lambda self: None)
+    monkeypatch.setattr(batches, "_compiled", lambda model, device: True)
+    models = Orders(models=tmp_path / "out" / "networks")
+    padded = measured(make_session(models, Machine("cpu", batch=5), out=tmp_path / "padded"), ["pd"])
+    assert counts == [5]
+    assert errors(padded) == pytest.approx(plain, rel=1e-3)
 
 
 def test_what_may_not_be_computed_is_only_looked_up(make_session: MakeSession, filled: list[str]) -> None:

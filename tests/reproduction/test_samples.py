@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from flowinpaint.api import inpaint
+from flowinpaint.evaluation.records import RunKey
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction import samples
+from flowinpaint.reproduction.fields import FIELDS
 from flowinpaint.reproduction.frames import FrameChoice
+from flowinpaint.reproduction.measuring import Machine
 from flowinpaint.reproduction.networks import Orders
 from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
@@ -72,6 +75,27 @@ def test_fields_of_another_machine_are_taken(
     assert figure_samples(session).rows == rows
     assert filled == []
     assert session.left_out == {}
+
+
+def test_what_a_table_has_sampled_is_not_sampled_again(make_session: MakeSession, filled: list[str]) -> None:
+    session = make_session(machine=Machine("cpu", batch=2), methods=("pd", "flownets"))
+    means = session.table(session.square)
+    assert [path.suffix for path in (session.out / FIELDS).iterdir()] == [".npy"]
+    report = figure_samples(session)
+    assert [Path(name).parts[-2] for name in filled] == ["flownets-05"]
+    first = session.square.samples[0]
+    frame = first.load(0.05, crop=session.square.crop)
+    (field,) = (session.fields.find(key) for key in _keys(session) if "pd" in Path(key.method).parts)
+    assert field is not None
+    assert np.array_equal(field[frame.mask], frame.truth[frame.mask])
+    assert report.rows[-1]["epe"] == pytest.approx(epe(field, frame.truth, frame.valid))
+    assert means.value("pd", "generated", 0.05) is not None
+
+
+def _keys(session: Session) -> list[RunKey]:
+    """The keys of the runs on the first frame at 5 %."""
+    first = session.square.samples[0]
+    return [record.key for record in session.ledger.store if (record.key.sample, record.key.case) == (first.name, 0.05)]
 
 
 def test_a_method_that_fails_is_left_out(make_session: MakeSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ class PDConfig:
     sampling alike, so that it mends what `base` gets wrong.
     """
 
-    base: UNetConfig = field(default_factory=lambda: UNetConfig((64, 128, 160, 192), 2, (0, 0, 0, 1)))
+    base: UNetConfig = field(default_factory=lambda: UNetConfig((64, 128, 160, 256), 2, (0, 0, 0, 1)))
     fine: UNetConfig = field(default_factory=lambda: UNetConfig((32, 64, 96, 160), 1, (0, 0, 0, 0)))
     reduction: int = 4
     sigma_min: float = 0.002

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,20 +18,23 @@ from flowinpaint.evaluation.records import Record, RunKey
 from flowinpaint.neural.filled import confidence_of, expected_error
 from flowinpaint.neural.network import Network
 from flowinpaint.result import Result
+from flowinpaint.viz import Field
 
 Loaded = tuple[RunKey, Frame]
+KeepField = Callable[[RunKey, Field], None]
 
 
-def run_batches(jobs: Sequence[Job], count: int) -> Iterator[Record]:
+def run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None = None) -> Iterator[Record]:
     """The records of jobs of one run each, up to `count` frames of one size to a call.
 
     All have the same network, parameters and device. The seconds of a run are its call's over the frames of the call.
-    What a network draws at random depends on a frame's place in the call.
+    What a network draws at random depends on a frame's place in the call. keep_field: is given what a network that
+    samples has made, since that takes long.
     """
     first = jobs[0].runs[0]
     try:
         model = load_model(first.method, first.device)
-        if model.samples and torch.device(first.device).type == "cuda":
+        if _compiled(model, torch.device(first.device)):
             model.compile_parts()
     except Exception as error:
         yield from (Record(job.runs[0], error=sentence_of(error)) for job in jobs)
@@ -47,18 +50,21 @@ def run_batches(jobs: Sequence[Job], count: int) -> Iterator[Record]:
         group = waiting.setdefault(frame.truth.shape, [])
         group.append((key, frame))
         if len(group) == count:
-            yield from _run(model, waiting.pop(frame.truth.shape))
+            yield from _run(model, waiting.pop(frame.truth.shape), count, keep_field)
     for group in waiting.values():
-        yield from _run(model, group)
+        yield from _run(model, group, count, keep_field)
 
 
-def _run(model: Network, group: Sequence[Loaded]) -> list[Record]:
+def _run(model: Network, group: Sequence[Loaded], count: int, keep_field: KeepField | None) -> list[Record]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            results = _fill(model, group)
+            results = _fill(model, group, count)
         except Exception as error:
             return [Record(key, error=sentence_of(error)) for key, _ in group]
+    if keep_field is not None and model.samples:
+        for (key, _), result in zip(group, results, strict=True):
+            keep_field(key, result.flow)
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
     return [
         Record(key, measure(result, frame), notes=notes) for (key, frame), result in zip(group, results, strict=True)
@@ -66,14 +72,20 @@ def _run(model: Network, group: Sequence[Loaded]) -> list[Record]:
 
 
 @torch.inference_mode()
-def _fill(model: Network, group: Sequence[Loaded]) -> list[Result]:
-    """What `inpaint` makes of each frame, in one call."""
+def _fill(model: Network, group: Sequence[Loaded], count: int) -> list[Result]:
+    """What `inpaint` makes of each frame, in one call.
+
+    A network that is compiled, and so anew for each number of frames, gets `count` of them: the last is repeated.
+    """
     key = group[0][0]
     device, parameters = torch.device(key.device), dict[str, Any](key.parameters)
+    frames = [frame for _, frame in group]
+    if _compiled(model, device):
+        frames += [frames[-1]] * (count - len(frames))
     start = time.perf_counter()
     images, masks, flows = (
         torch.cat([to_batch(x, device) for x in arrays])
-        for arrays in zip(*(_arrays(frame) for _, frame in group), strict=True)
+        for arrays in zip(*(_arrays(frame) for frame in frames), strict=True)
     )
     field, log_error = model.complete(images, masks, flows, None, **parameters)
     filled = torch.where(masks > 0, flows, field.float())
@@ -101,6 +113,10 @@ def _fill(model: Network, group: Sequence[Loaded]) -> list[Result]:
         )
         for i in range(len(group))
     ]
+
+
+def _compiled(model: Network, device: torch.device) -> bool:
+    return model.samples and device.type == "cuda"
 
 
 def _arrays(frame: Frame) -> tuple[np.ndarray[Any, Any], ...]:

@@ -119,6 +119,13 @@ class FrameSet:
         """The names of the data sets."""
         return list(dict.fromkeys(sample.dataset for sample in self.samples))
 
+    def first_of_each(self, most: int) -> FrameSet:
+        """The first frame of each of the first data sets, at most so many."""
+        firsts = {sample.dataset: sample for sample in reversed(self.samples)}
+        chosen = [firsts[name] for name in self.datasets[:most]]
+        about = {sample.dataset: f"the frame {sample.name}; {self.about[sample.dataset]}" for sample in chosen}
+        return FrameSet(tuple(chosen), self.crop, about)
+
 
 @dataclass(frozen=True)
 class FrameChoice:

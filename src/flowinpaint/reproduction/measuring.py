@@ -11,7 +11,7 @@ from flowinpaint.evaluation.jobs import Job
 from flowinpaint.evaluation.records import Record, RunKey
 from flowinpaint.masks.cases import Case
 from flowinpaint.reproduction.audience import Audience
-from flowinpaint.reproduction.batches import run_batches
+from flowinpaint.reproduction.batches import KeepField, run_batches
 from flowinpaint.reproduction.frames import AnySample, FrameSet
 from flowinpaint.reproduction.ledger import Ledger
 from flowinpaint.version import __version__
@@ -31,6 +31,10 @@ class Entrant:
     weights: str = ""
     parameters: dict[str, float | str] = field(default_factory=dict)
     compute: bool = True
+
+    def key(self, frame: RunKey) -> RunKey:
+        """The key of its run on a frame, of `frame_key`."""
+        return replace(frame, method=self.method, weights=self.weights, parameters=self.parameters)
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,17 @@ class Machine:
 
 
 def measure(
-    frames: FrameSet, entrants: Sequence[Entrant], ledger: Ledger, machine: Machine, audience: Audience
+    frames: FrameSet,
+    entrants: Sequence[Entrant],
+    ledger: Ledger,
+    machine: Machine,
+    audience: Audience,
+    keep_field: KeepField | None = None,
 ) -> list[Outcome]:
     """The outcome of each entrant on each frame that has pixels enough for its density.
 
     Runs are made entrant by entrant, so that a network is loaded once, and each is kept when it is finished.
+    keep_field: is given the fields of batches, see `run_batches`.
     """
     wanted: list[tuple[Entrant, AnySample, RunKey]] = []
     cases = list(dict.fromkeys(entrant.case for entrant in entrants))
@@ -72,13 +82,12 @@ def measure(
         for sample in frames.samples:
             key = frame_keys.get((sample, entrant.case))
             if key is not None:
-                key = replace(key, method=entrant.method, weights=entrant.weights, parameters=entrant.parameters)
-                wanted.append((entrant, sample, key))
+                wanted.append((entrant, sample, entrant.key(key)))
     todo: dict[str, Job] = {}
     for entrant, sample, key in wanted:
         if entrant.compute and ledger.find(key) is None:
             todo[key.text] = Job(sample, (key,))  # two columns may ask for the same
-    made = _run(list(todo.values()), ledger, machine, audience) if todo else {}
+    made = _run(list(todo.values()), ledger, machine, audience, keep_field) if todo else {}
     outcomes = []
     for entrant, sample, key in wanted:
         record = ledger.find(key) or made.get(key.text)
@@ -105,7 +114,9 @@ def frame_key(sample: AnySample, case: Case, crop: int, machine: Machine) -> Run
     )
 
 
-def _run(jobs: Sequence[Job], ledger: Ledger, machine: Machine, audience: Audience) -> dict[str, Record]:
+def _run(
+    jobs: Sequence[Job], ledger: Ledger, machine: Machine, audience: Audience, keep_field: KeepField | None
+) -> dict[str, Record]:
     """Do the jobs, those of networks in batches if there are to be any, and return their records by key."""
     batched = [job for job in jobs if machine.batch > 1 and job.runs[0].weights]
     single = [job for job in jobs if machine.batch == 1 or not job.runs[0].weights]
@@ -131,7 +142,7 @@ def _run(jobs: Sequence[Job], ledger: Ledger, machine: Machine, audience: Audien
             done = 0
             for _, group in groupby(batched, key=_shared):
                 own = list(group)
-                for place, record in enumerate(run_batches(own, machine.batch), 1):
+                for place, record in enumerate(run_batches(own, machine.batch, keep_field), 1):
                     ledger.store.add(record)
                     keep([record])
                     done += 1

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -18,50 +15,21 @@ from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame
 from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
-from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.metrics import epe
-from flowinpaint.reproduction.frames import AnySample, FrameSet
-from flowinpaint.reproduction.ledger import identity
+from flowinpaint.reproduction.frames import AnySample
 from flowinpaint.reproduction.measuring import Entrant, frame_key
 from flowinpaint.reproduction.report import Report, label, number, provenance
-from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.session import MOST_ROWS, Session
 from flowinpaint.reproduction.study import MIDDLE, network_at
 from flowinpaint.viz import Field, Rgb
-
-FIELDS = "fields"
-"""The folder of filled fields, beside the records."""
-MOST_ROWS = 4
-
-
-@dataclass(frozen=True)
-class FieldStore:
-    """Filled fields on disk, by what they depend on; those of other machines lie beside their records."""
-
-    own: Path
-    others: tuple[Path, ...]
-
-    def find(self, name: str) -> Field | None:
-        """A field that is there."""
-        for folder in (self.own, *self.others):
-            if (folder / name).is_file():
-                field: Field = np.load(folder / name, allow_pickle=False)
-                return field
-        return None
-
-    def keep(self, name: str, field: Field) -> None:
-        """Write a field, whole or not at all."""
-        make_folder(self.own)
-        with atomic_path(self.own / name) as temporary, temporary.open("wb") as file:
-            np.save(file, field, allow_pickle=False)
 
 
 def figure_samples(session: Session) -> Report:
     """The first frame of each data set, and what the contenders make of it at 5 %."""
-    frames = first_of_each(session.square)
+    frames = session.square.first_of_each(MOST_ROWS)
     found = [session.entrant(contender, MIDDLE) for contender in session.contenders()]
     entrants = [entrant for entrant in found if entrant is not None]
-    store = FieldStore(session.out / FIELDS, tuple(path.parent / FIELDS for path in session.records))
-    rows = [_row(session, store, sample, entrants) for sample in frames.samples]
+    rows = [_row(session, sample, entrants) for sample in frames.samples]
     drawn = {name for row in rows for name in row.filled}
     session.left_out = {name: reason for name, reason in session.left_out.items() if label(name) not in drawn}
     panels = [panel for row in rows for panel in _panels(row)]
@@ -76,21 +44,6 @@ def figure_samples(session: Session) -> Report:
     return Report(
         "figure-samples", panels, paragraphs, partial(picture_files, rows), "Samples, enlarged at their edges"
     )
-
-
-def first_of_each(frames: FrameSet) -> FrameSet:
-    """One frame of each of the first few data sets."""
-    firsts = {sample.dataset: sample for sample in reversed(frames.samples)}
-    chosen = [firsts[name] for name in frames.datasets[:MOST_ROWS]]
-    about = {sample.dataset: f"the frame {sample.name}; {frames.about[sample.dataset]}" for sample in chosen}
-    return FrameSet(tuple(chosen), frames.crop, about)
-
-
-def field_name(session: Session, sample: AnySample, entrant: Entrant) -> str:
-    """The name of the file of a filled field: a hash of all it depends on, wherever it was made."""
-    key = frame_key(sample, entrant.case, session.square.crop, session.machine)
-    key = replace(key, method=entrant.method, weights=entrant.weights, parameters=entrant.parameters)
-    return hashlib.blake2b(identity(key, any_device=True).encode(), digest_size=16).hexdigest() + ".npy"
 
 
 def picture_files(rows: Sequence[ZoomRow]) -> dict[str, bytes]:
@@ -111,16 +64,16 @@ def _png(figure: Rgb) -> bytes:
     return encoded
 
 
-def _row(session: Session, store: FieldStore, sample: AnySample, entrants: Sequence[Entrant]) -> ZoomRow:
+def _row(session: Session, sample: AnySample, entrants: Sequence[Entrant]) -> ZoomRow:
     frame = sample.load(MIDDLE, session.machine.seed, session.square.crop)
     filled: dict[str, Field] = {}
     for entrant in entrants:
-        name = field_name(session, sample, entrant)
-        field = store.find(name)
+        key = entrant.key(frame_key(sample, entrant.case, session.square.crop, session.machine))
+        field = session.fields.find(key)
         if field is None and entrant.compute:
             field = _fill(session, frame, entrant)
             if field is not None:
-                store.keep(name, field)
+                session.fields.keep(key, field)
         if field is not None:
             filled[label(entrant.column)] = field
     title = f"{sample.dataset} {sample.name}"

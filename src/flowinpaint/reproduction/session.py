@@ -13,7 +13,9 @@ import torch
 from flowinpaint import api
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
+from flowinpaint.evaluation.records import RunKey
 from flowinpaint.reproduction.audience import Audience
+from flowinpaint.reproduction.fields import FIELDS, FieldStore
 from flowinpaint.reproduction.frames import FrameChoice, FrameSet, square_frames, wide_frames
 from flowinpaint.reproduction.ledger import Ledger
 from flowinpaint.reproduction.means import Means
@@ -33,6 +35,10 @@ from flowinpaint.reproduction.study import (
 )
 from flowinpaint.training.config import DataConfig
 from flowinpaint.training.diagnosis import NotFiniteError
+from flowinpaint.viz import Field
+
+MOST_ROWS = 4
+"""Frames that the figure of samples shows, each of another data set."""
 
 
 @dataclass
@@ -64,6 +70,11 @@ class Session:
     def wide(self) -> FrameSet:
         """The frames of Table 3."""
         return wide_frames(self.choice, self.scale, self._training_data())
+
+    @cached_property
+    def fields(self) -> FieldStore:
+        """Filled fields of the frames that the figure of samples shows."""
+        return FieldStore(self.out / FIELDS, tuple(path.parent / FIELDS for path in self.records))
 
     @property
     def on_gpu(self) -> bool:
@@ -120,7 +131,7 @@ class Session:
     def measure(self, frames: FrameSet, entrants: Iterable[Entrant | None]) -> list[Outcome]:
         """What becomes of frames; a contender of whom nothing is known is left out with a note."""
         there = [entrant for entrant in entrants if entrant is not None]
-        outcomes = measure(frames, there, self.ledger, self.machine, self.audience)
+        outcomes = measure(frames, there, self.ledger, self.machine, self.audience, self._keep_field)
         known = {outcome.column for outcome in outcomes}
         for name in [name for name in self.left_out if name in known]:
             del self.left_out[name]  # another machine has run it
@@ -146,6 +157,12 @@ class Session:
         if sentence not in self._told:
             self._told.add(sentence)
             self.audience.note(sentence)
+
+    def _keep_field(self, key: RunKey, field: Field) -> None:
+        """Keep a field of a frame that the figure of samples shows."""
+        shown = self.square.first_of_each(MOST_ROWS).samples
+        if key.case == MIDDLE and any((s.dataset, s.name) == (key.dataset, key.sample) for s in shown):
+            self.fields.keep(key, field)
 
     def _training_data(self) -> DataConfig:
         """The data that our networks are trained on."""
