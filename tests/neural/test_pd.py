@@ -265,6 +265,16 @@ def test_sampling_on_cuda_is_that_of_the_cpu(model: PD) -> None:
 
 
 @pytest.mark.gpu
+def test_sampling_on_cuda_takes_weights_of_the_inference_mode() -> None:
+    image, mask, flow = (x.cuda() for x in problem(1, 2, 40, 48))
+    with torch.inference_mode():
+        own = PD(TINY).cuda()
+        zeros = own.complete(image, mask, flow, **FEW).field
+        nn.init.normal_(own.fine.unet.conv_out.weight, std=0.1)  # which PyTorch does not count
+        assert not torch.equal(own.complete(image, mask, flow, **FEW).field, zeros)
+
+
+@pytest.mark.gpu
 def test_the_loss_runs_in_a_cuda_graph(model: PD) -> None:
     image, mask, flow = (x.cuda() for x in problem(2, 2, 40, 48))
     samples, valid = torch.arange(2, device="cuda"), torch.ones(2, 1, 40, 48, device="cuda")

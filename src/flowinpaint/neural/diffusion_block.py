@@ -6,6 +6,9 @@ then A u = -Wᵀ H W u is the stencil's operator.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,6 +17,48 @@ from flowinpaint.diffusion.tensor import SymmetricTensor
 
 BLOCK_TIME_STEP = 0.25
 """Stable for constrained kernels: ‖H‖ ≤ 1/2 for eigenvalues up to 1, and four kernels of norm 2 give ρ(A) ≤ 8."""
+
+
+class Metric(NamedTuple):
+    """H, which all steps of a level share, in cells (B, 1, H-1, W-1): what joins W_x¹, W_x², W_y¹ and W_y²."""
+
+    x_near: Tensor
+    x_far: Tensor
+    y_near: Tensor
+    y_far: Tensor
+    mixed_near: Tensor
+    mixed_far: Tensor
+
+
+def metric_of(tensor: SymmetricTensor, alpha: Tensor, beta: Tensor) -> Metric:
+    """H of a tensor (a b; b c) and the parameters of its discretisation."""
+    a, b, c = tensor
+    near, far = (1 - alpha) / 2, alpha / 2
+    return Metric(a * near, a * far, c * near, c * far, (1 - beta) / 4 * b, (1 + beta) / 4 * b)
+
+
+def apply_kernels(kernels: Tensor, metric: Metric, u: Tensor) -> Tensor:
+    """A u = -Wᵀ H W u, for kernels (4, C, 2, 2) and u (B, C, H, W).
+
+    Written as sums over the corners of cells, which compilers fuse; convolutions of two channels are slow.
+    """
+    corners = [(p, q) for p in (0, 1) for q in (0, 1)]
+    height, width = u.shape[-2] - 1, u.shape[-1] - 1
+    seen = [u[..., p : p + height, q : q + width] for p, q in corners]
+    weights = [[kernel[:, p, q, None, None] for p, q in corners] for kernel in kernels]
+    x1, x2, y1, y2 = (sum(w * v for w, v in zip(own, seen, strict=True)) for own in weights)
+    x_near, x_far, y_near, y_far, same, other = metric
+    fluxes = (
+        x_near * x1 + x_far * x2 + same * y1 + other * y2,
+        x_far * x1 + x_near * x2 + other * y1 + same * y2,
+        same * x1 + other * x2 + y_near * y1 + y_far * y2,
+        other * x1 + same * x2 + y_far * y1 + y_near * y2,
+    )
+    Au = torch.zeros_like(u)
+    for k, (p, q) in enumerate(corners):
+        back = sum(own[k] * flux for own, flux in zip(weights, fluxes, strict=True))
+        Au = Au - F.pad(back, (q, 1 - q, p, 1 - p))
+    return Au
 
 
 class DiffusionBlocks(nn.Module):
@@ -25,25 +70,15 @@ class DiffusionBlocks(nn.Module):
         y1, y2 = [[-1.0, 0.0], [1.0, 0.0]], [[0.0, -1.0], [0.0, 1.0]]
         kernels = torch.tensor([x1, x2, y1, y2])
         self.weight = nn.Parameter(kernels[None, :, None].repeat(steps, 1, channels, 1, 1))
+        self._apply_kernels: Callable[[Tensor, Metric, Tensor], Tensor] = apply_kernels
 
-    def forward(self, step: int, tensor: SymmetricTensor, alpha: Tensor, beta: Tensor, u: Tensor) -> Tensor:
+    def forward(self, step: int, metric: Metric, u: Tensor) -> Tensor:
         """A u of one step, (B, channels, H, W)."""
-        channels = u.shape[1]
-        a, b, c = tensor
-        kernels = self.weight[step].to(u.dtype).unsqueeze(2)
-        x1, x2, y1, y2 = (F.conv2d(u, kernel, groups=channels) for kernel in kernels)
-        near, far = (1 - alpha) / 2, alpha / 2
-        same, other = (1 - beta) / 4 * b, (1 + beta) / 4 * b
-        fluxes = (
-            a * (near * x1 + far * x2) + same * y1 + other * y2,
-            a * (far * x1 + near * x2) + other * y1 + same * y2,
-            same * x1 + other * x2 + c * (near * y1 + far * y2),
-            other * x1 + same * x2 + c * (far * y1 + near * y2),
-        )
-        Au = torch.zeros_like(u)
-        for kernel, flux in zip(kernels, fluxes, strict=True):
-            Au = Au - F.conv_transpose2d(flux, kernel, groups=channels)
-        return Au
+        return self._apply_kernels(self.weight[step].to(u.dtype), metric, u)
+
+    def compile_parts(self) -> None:
+        """Compile, in place, a step; each size compiles anew."""
+        self._apply_kernels = torch.compile(apply_kernels, dynamic=False)
 
     @torch.no_grad()
     def constrain_(self) -> None:

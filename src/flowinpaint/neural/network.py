@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,6 +17,14 @@ from flowinpaint.result import ProgressCallback
 def by_pixel(x: Tensor) -> Tensor:
     """(B, C, H, W) laid out in memory pixel by pixel on CUDA, where convolutions in half precision want it so."""
     return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
+
+
+def versions_of(weights: Iterable[Tensor]) -> list[int] | None:
+    """How often each was changed; None where one is of the inference mode, which does not count."""
+    try:
+        return [weight._version for weight in weights]
+    except RuntimeError:
+        return None
 
 
 class Network(nn.Module):

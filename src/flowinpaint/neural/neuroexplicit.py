@@ -18,7 +18,7 @@ from flowinpaint.diffusion.pyramid import (
     upsample,
 )
 from flowinpaint.errors import InputError
-from flowinpaint.neural.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks
+from flowinpaint.neural.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks, metric_of
 from flowinpaint.neural.dtm import DiffusionTensorModule
 from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.first_guess import GUESS_CHANNELS, first_guess, normalised, pull_start
@@ -125,12 +125,14 @@ class Neuroexplicit(Network):
         return process_of(z, image, self.lam[level], self.config)
 
     def compile_parts(self) -> None:
-        """Compile, in place, the network, for training on CUDA where no engine does: with learned kernels (+W).
+        """Compile, in place, network and blocks, for training on CUDA where no engine does: with learned kernels (+W).
 
         Each size compiles anew when it is first met, and after two sizes PyTorch stops: meant for crops of one size.
         Parameters, and files of them, stay as they are.
         """
         self.dtm.compile(dynamic=False)
+        for blocks in self._all_blocks():
+            blocks.compile_parts()
 
     def refresh(self) -> None:
         """Forget what fast ways have made of the weights.
@@ -142,10 +144,12 @@ class Neuroexplicit(Network):
 
     def constrain_(self) -> None:
         """Enforce the norm constraint of learned kernels (+W) after an optimiser step; nothing to do without them."""
-        if self.config.learn_kernels:
-            for blocks in self.blocks:
-                assert isinstance(blocks, DiffusionBlocks)
-                blocks.constrain_()
+        for blocks in self._all_blocks():
+            blocks.constrain_()
+
+    def _all_blocks(self) -> list[DiffusionBlocks]:
+        """The diffusion blocks of all levels, none without learned kernels."""
+        return list(self.blocks) if self.config.learn_kernels else []  # type: ignore[arg-type]
 
     def _begin_anisotropic(self) -> None:
         """Let a new network diffuse along its directions more than across.
@@ -186,8 +190,8 @@ class Neuroexplicit(Network):
             weights = edge_weights_of(z, level.image, self.lam[index], self.config)
             return inpainting_cycle(u, level.f, level.c, weights, steps, self.segment)
         blocks = self.blocks[index]
-        process = self.process(z, level.image, index)
-        operators = [partial(blocks, step, *process) for step in range(steps)]
+        metric = metric_of(*self.process(z, level.image, index))
+        operators = [partial(blocks, step, metric) for step in range(steps)]
         return fsi_cycle_of(operators, u, level.f, level.c, BLOCK_TIME_STEP)
 
     def check(self, image: Tensor, mask: Tensor, flow: Tensor) -> None:

@@ -18,7 +18,7 @@ from flowinpaint.neural.edm import Denoiser, denoising_loss, draw_sigma, precond
 from flowinpaint.neural.filled import Filled
 from flowinpaint.neural.first_guess import RELATIVE_FLOOR
 from flowinpaint.neural.levels import extend
-from flowinpaint.neural.network import Network
+from flowinpaint.neural.network import Network, versions_of
 from flowinpaint.neural.pd_config import PDConfig, check_steps
 from flowinpaint.neural.pd_unet import FIELD_CHANNELS, IMAGE_CHANNELS, ConditionedUNet
 from flowinpaint.neural.repaint import Plan, repaint
@@ -142,9 +142,10 @@ class PD(Network):
         weights = list(network.parameters())
         if not weights[0].is_cuda:
             return network
-        stamp = (weights[0].data_ptr(), *(p._version for p in weights))
+        versions = versions_of(weights)
+        stamp = (weights[0].data_ptr(), *(versions or ()))
         kept = self._twins.get(stage)
-        if kept is None or kept[0] != stamp:
+        if kept is None or versions is None or kept[0] != stamp:
             twin = copy.deepcopy(network).to(torch.bfloat16, memory_format=torch.channels_last)  # type: ignore[call-overload]
             if self._compiled:
                 twin.compile(dynamic=False)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from flowinpaint.neural.network import versions_of
+
 if TYPE_CHECKING:
     from flowinpaint.neural.filled import Filled
     from flowinpaint.neural.neuroexplicit import Neuroexplicit
@@ -46,7 +48,7 @@ class Engines:
         weights = _weights_of(model)
         if weights is None or (way := _way(image, flow, weights)) is None:
             return None
-        places, versions = [p.data_ptr() for p in weights], _versions_of(weights)
+        places, versions = [p.data_ptr() for p in weights], versions_of(weights)
         with self._lock:
             if places != self._places:
                 self._engines, self._places = {}, places
@@ -82,14 +84,6 @@ def _weights_of(model: Neuroexplicit) -> list[nn.Parameter] | None:
             return None
         weights += [weight, bias]
     return weights
-
-
-def _versions_of(weights: list[nn.Parameter]) -> list[int] | None:
-    """How often each was changed; None where one is of the inference mode, which does not count."""
-    try:
-        return [p._version for p in weights]
-    except RuntimeError:
-        return None
 
 
 def _is_traced() -> bool:
