@@ -122,6 +122,32 @@ def test_some_networks_and_then_a_table_of_them(place: Path, monkeypatch: pytest
     assert about["steps"] == 2
 
 
+def test_tables_are_drawn_where_nothing_but_records_is(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "full,minus-mu"
+    assert run("networks", "--only", names, "--quick", "-o", "there")[0] == 0
+    assert run("table2", "--quick", "-o", "there", "--no-train")[0] == 0
+    kept = place / "kept"
+    kept.mkdir()
+    for name in names.split(","):
+        (place / "there" / "networks" / name / "network.json").rename(kept / f"{name}.json")
+    (place / "there" / "records.jsonl").rename(kept / "records.jsonl")
+    forbid(monkeypatch)
+    known = ("--models", kept, "--records", kept / "records.jsonl", "--no-train")
+    code, stdout, _ = run("networks", "table2", "--quick", "-o", "here", *known)
+    assert code == 0
+    assert "networks are in" not in stdout
+    here, there = ((place / folder / "table2.csv").read_text() for folder in ("here", "there"))
+    assert here == there
+    page = (place / "here" / "table2.md").read_text()
+    assert "- minus-v is left out: it is not trained." in page
+    assert "minus-mu is left out" not in page
+    assert "| minus-mu | generated scenes, 32×32" in page
+    (kept / "records.jsonl").write_text("".join((kept / "records.jsonl").read_text().splitlines(True)[:3]))
+    assert run("table2", "--quick", "-o", "fewer", *known)[0] == 0
+    page = (place / "fewer" / "table2.md").read_text()
+    assert "- minus-mu is left out: its weights are not here, and no run of it is known." in page
+
+
 def test_folders_of_frames_have_their_places(place: Path) -> None:
     root = make_root(place / "frames")
     (root / "A").rename(root / "KITTI2015")
@@ -195,6 +221,8 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_table(place: Path, monkeypatch
         (["table1", "--records", "no"], "--records: no: there is no such file"),
         (["figure-cost", "--times", "no"], "--times: no: there is no such file"),
         (["table1", "--set", "model.widht=3"], "model.widht: there is no such key"),
+        (["networks", "--no-train"], "--no-train: it was given with the part 'networks' alone"),
+        (["table2", "--no-train"], "--methods: none was given that can be measured here; full: it is not trained"),
     ],
 )
 def test_bad_arguments_are_sentences_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

@@ -78,6 +78,10 @@ def command(
         Path | None,
         typer.Option(metavar="DIR", help="NAME.safetensors to take instead of training.", rich_help_panel="Training"),
     ] = None,
+    train: Annotated[
+        bool,
+        typer.Option("--train/--no-train", help="Train what is missing, or leave it out.", rich_help_panel="Training"),
+    ] = True,
     records: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="records.jsonl of another machine, whose runs count.")
     ] = None,
@@ -96,11 +100,13 @@ def command(
     wanted = check_parts(parts)
     chosen = None if methods is None else check_contenders(parse_list("--methods", methods))
     networks = _only(only, wanted)
+    if wanted == [NETWORKS_PART] and not train:
+        raise InputError(f"--no-train: it was given with the part {NETWORKS_PART!r} alone, which only trains.")
     budget = None
     if minutes is not None or steps is not None:
         budget = _budget(minutes, steps)
     scale = QUICK_SCALE if quick else PAPER_SCALE
-    orders = Orders(budget, None if bank is None else str(bank), models, tuple(setting or ()))
+    orders = Orders(budget, None if bank is None else str(bank), models, tuple(setting or ()), train)
     most, pictures = frames or scale.frames, "" if bank is None else str(bank)
     choice = FrameChoice(sintel, kitti, flyingthings, root, scenes, most, pictures)
     folder = out or Path(_QUICK_OUT if quick else _OUT)
@@ -136,7 +142,7 @@ def command(
 
 def _make(session: Session, parts: Sequence[str], networks: Sequence[StudyNetwork] | None) -> None:
     check_frames(session, parts)
-    if NETWORKS_PART in parts:
+    if NETWORKS_PART in parts and session.shelf.orders.train:
         there = train_networks(session, networks)
         output.print(Text(f"{len(there)} networks are in {session.shelf.folder}."), soft_wrap=True)
     for _, written in write_parts(session, [part for part in parts if part != NETWORKS_PART]):

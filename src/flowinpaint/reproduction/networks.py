@@ -56,26 +56,36 @@ class Training:
 
 @dataclass(frozen=True)
 class Trained:
-    """A network that is there: its file of weights, a hash of it, and how it came about if that is known."""
+    """A network: its file of weights, a hash of it, and how it came about if that is known.
+
+    The file may be on another machine; then the network has what runs there have made.
+    """
 
     network: StudyNetwork
     weights: Path
     hash: str
     training: Training | None
 
+    @property
+    def here(self) -> bool:
+        """Whether the weights are on this machine."""
+        return self.weights.is_file()
+
 
 @dataclass(frozen=True)
 class Orders:
     """What a user asks of networks; what is None is not asked for, and a network that is there may differ in it.
 
-    models: a folder whose NAME.safetensors, or NAME/model.safetensors, are taken instead of training. settings: of the
-    form table.key=value, for all networks.
+    models: a folder whose NAME.safetensors, or NAME/model.safetensors, are taken instead of training; what was written
+    beside them is enough for a network whose runs are known. settings: of the form table.key=value, for all networks.
+    train: False if nothing may be trained.
     """
 
     budget: Budget | None = None
     bank: str | None = None
     models: Path | None = None
     settings: tuple[str, ...] = ()
+    train: bool = True
 
     def __post_init__(self) -> None:
         if self.models is not None and not self.models.is_dir():
@@ -131,9 +141,12 @@ class NetworkShelf:
         single = self.orders.models / f"{network.name}{WEIGHTS_SUFFIX}"
         run = RunFolder(self.orders.models / network.name)
         for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
+            training = _read_training(about)
             if weights.is_file():
-                training, own = _read_training(about), hash_of(weights)
+                own = hash_of(weights)
                 return Trained(network, weights, own, training if training and training.weights == own else None)
+            if training is not None:
+                return Trained(network, weights, training.weights, training)
         return None
 
     def _objection(self, network: StudyNetwork, training: Training) -> str:

@@ -37,6 +37,7 @@ from flowinpaint.training.config import DataConfig
 from flowinpaint.training.diagnosis import NotFiniteError
 from flowinpaint.viz import Field
 
+ELSEWHERE = "its weights are not here, and no run of it is known"
 MOST_ROWS = 4
 """Frames that the figure of samples shows, each of another data set."""
 
@@ -115,12 +116,18 @@ class Session:
         if found is None:
             return None
         parameters = self.scale.sampling_of(contender.family)
-        return Entrant(contender.name, density, str(found.weights), found.hash, parameters, compute=not obstacle)
+        if not found.here:
+            self.left_out.setdefault(contender.name, ELSEWHERE)
+        compute = found.here and not obstacle
+        return Entrant(contender.name, density, str(found.weights), found.hash, parameters, compute)
 
     def network(self, name: str, train: bool = True) -> Trained | None:
         """A network that is there, or that is trained now; None if it may not be or its training failed."""
-        if not train:
-            return self.shelf.find(name)
+        if not (train and self.shelf.orders.train):
+            found = self.shelf.find(name)
+            if found is None and train:
+                self.left_out[name] = "it is not trained"
+            return found
         try:
             return self.shelf.get(name)
         except NotFiniteError as error:

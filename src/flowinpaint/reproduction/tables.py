@@ -24,7 +24,7 @@ from flowinpaint.reproduction.report import (
     number,
     provenance,
 )
-from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.session import ELSEWHERE, Session
 from flowinpaint.reproduction.study import (
     ABLATIONS,
     CONTENDERS,
@@ -72,7 +72,10 @@ def table2(session: Session) -> Report:
     for ablation in ABLATIONS:
         found = session.network(ablation.name)
         if found is not None:
-            entrants += [Entrant(ablation.name, d, str(found.weights), found.hash) for d in DENSITIES]
+            if not found.here:
+                session.left_out[ablation.name] = ELSEWHERE
+            about = (str(found.weights), found.hash)
+            entrants += [Entrant(ablation.name, d, *about, compute=found.here) for d in DENSITIES]
     means = session.means(frames, entrants)
     blocks = [ablation_block(means, dataset) for dataset in means.datasets]
     comparisons = compare_ablations(means)
