@@ -1,4 +1,5 @@
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 
 import flowinpaint as fi
 from flowinpaint import api
-from flowinpaint.api import EXPLICIT
+from flowinpaint.api import EXPLICIT, TO_TRAIN
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.neural.network import Network
 from flowinpaint.neural.weights import read_model
+from flowinpaint.reproduction.study import NETWORKS
 from helpers import FLOW_AWARE
 
 METHODS = pytest.mark.parametrize("method", [name for name in EXPLICIT if not name.startswith("opencv-")])
@@ -325,6 +327,15 @@ def test_a_flow_with_its_channels_first_is_named() -> None:
     image, flow, mask = problem(12, 17)
     with pytest.raises(fi.InputError, match=r"flow: shape \(2, 12, 17\) was given.*np\.moveaxis\(flow, 0, -1\)"):
         fi.inpaint(image, np.moveaxis(flow, -1, 0), mask)
+
+
+@pytest.mark.parametrize("name", sorted(TO_TRAIN))
+def test_a_baseline_without_weights_says_how_to_make_them(name: str) -> None:
+    network = TO_TRAIN[name]
+    assert network in NETWORKS
+    sentence = f"method: '{name}' was given; its weights do not come with the package. 'flowinpaint reproduce networks "
+    with pytest.raises(fi.InputError, match=re.escape(f"{sentence}--only {network}'")):
+        fi.inpaint(np.zeros((8, 8, 3)), np.zeros((8, 8, 2)), np.eye(8, dtype=bool), method=name)
 
 
 @pytest.mark.parametrize(("name", "extra"), [("amle", "fast"), ("opencv-ric", "peers")])

@@ -112,6 +112,8 @@ if opencv_peers.available():
     EXPLICIT["opencv-ric"] = ExplicitMethod("OpenCV: robust affine motion per superpixel", opencv_peers.opencv_ric)
 EXTRAS = {"amle": "fast", "opencv-edgeaware": "peers", "opencv-ric": "peers"}
 """The methods that are there with an extra only, and that extra."""
+TO_TRAIN = {"wgain": "wgain-05", "pd": "pd"}
+"""Baselines whose weights do not come with the package, and the network of `flowinpaint reproduce` that makes them."""
 
 
 def methods() -> list[str]:
@@ -129,6 +131,13 @@ def unknown_method(argument: str, method: str) -> InputError:
     if method in EXTRAS:
         return InputError(
             f"{argument}: {method!r} was given; it needs the extra {EXTRAS[method]!r}, which is not there."
+        )
+    if method in TO_TRAIN:
+        network = TO_TRAIN[method]
+        return InputError(
+            f"{argument}: {method!r} was given; its weights do not come with the package. 'flowinpaint reproduce "
+            f"networks --only {network}' trains it, and then reproduction/networks/{network}/model{WEIGHTS_SUFFIX} is "
+            "taken."
         )
     return InputError(
         f"{argument}: {method!r} was given; {', '.join(methods())} or the path of a {WEIGHTS_SUFFIX} file is taken."

@@ -227,7 +227,8 @@ def _draw(
             lines[label(method)] = curve(axes, method, label(method), x, y)
         _set_axes(axes, curves, axis, ticks)
         axes.set_title(dataset)
-    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines))
+    narrow = grid[1] == 1
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3 if narrow else len(lines))
 
 
 def _set_axes(axes: Axes, curves: Curves, axis: str, ticks: Sequence[str]) -> None:

@@ -191,7 +191,7 @@ def label(name: str) -> str:
 
 def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     """A figure as text, a dash for None."""
-    return "–" if value is None else f"{value:{'+' if sign else ''}.{digits}f}"
+    return "–" if value is None else f"{value:{'+' if sign else ''}z.{digits}f}"
 
 
 def _devices(session: Session, means: Means | None) -> str:
