@@ -26,11 +26,18 @@ def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
             near = difflib.get_close_matches(key, names, 1)
             hint = f"did you mean {path}{near[0]}?" if near else f"taken: {', '.join(names)}."
             raise InputError(f"{path}{key}: there is no such key; {hint}")
+    required = [field.name for field in dataclasses.fields(cls) if _is_required(field)]  # type: ignore[arg-type]
+    if missing := [name for name in required if name not in table]:
+        raise InputError(f"{path}{missing[0]}: is missing; taken together: {', '.join(names)}.")
     values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
     try:
         return cls(**values)
     except InputError as error:
         raise InputError(f"{path}{error}") from error
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _convert(value: Any, wanted: Any, key: str) -> Any:

@@ -56,6 +56,10 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ("[optimiser]\nlrr = 1", "optimiser.lrr: there is no such key; did you mean optimiser.lr"),
         ("[optimizer]\nlr = 1", "optimizer: there is no such key; did you mean optimiser"),
         ("[run]\nxyz = 1", "run.xyz: there is no such key; taken: log_every,"),
+        (
+            "[model]\nkind = 'pd'\n[model.fine]\nwidths = [8]",
+            "model.fine.blocks: is missing; taken together: widths, blocks, attention, head",
+        ),
         ("[optimiser]\nlr = 'a'", "optimiser.lr: 'a' was given; a number is taken"),
         ("[optimiser]\nlr = true", "optimiser.lr: True was given; a number is taken"),
         ("[optimiser]\nlr = -1", "optimiser.lr: -1.0 was given; a number above 0"),
