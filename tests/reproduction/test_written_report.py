@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from flowinpaint.reproduction.blocks import Block, Row, blocks_size, draw_blocks
-from flowinpaint.reproduction.report import Report, write_report
+from flowinpaint.reproduction.report import Report, number, write_report
 from flowinpaint.reproduction.style import render
 
 BLOCKS = [
@@ -106,3 +106,8 @@ def test_without_pictures_text_is_written_and_old_pictures_go(tmp_path: Path) ->
 
 def test_the_same_picture_is_the_same_file() -> None:
     assert pictures() == pictures()
+
+
+def test_a_difference_that_reads_as_none_has_no_minus() -> None:
+    assert [number(value, sign=True) for value in (-0.0004, -0.0006, 0.0004)] == ["+0.000", "-0.001", "+0.000"]
+    assert (number(-0.0004), number(None)) == ("0.000", "–")

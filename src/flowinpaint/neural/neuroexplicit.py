@@ -127,8 +127,8 @@ class Neuroexplicit(Network):
     def compile_parts(self) -> None:
         """Compile, in place, network and blocks, for training on CUDA where no engine does: with learned kernels (+W).
 
-        Each size compiles anew when it is first met, and after two sizes PyTorch stops: meant for crops of one size.
-        Parameters, and files of them, stay as they are.
+        Each size compiles anew when it is first met, and after one or two sizes PyTorch stops: meant for crops of one
+        size. Parameters, and files of them, stay as they are.
         """
         self.dtm.compile(dynamic=False)
         for blocks in self._all_blocks():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +37,6 @@ from flowinpaint.training.config import DataConfig
 from flowinpaint.training.diagnosis import NotFiniteError
 from flowinpaint.viz import Field
 
-ELSEWHERE = "its weights are not here, and no run of it is known"
 MOST_ROWS = 4
 """Frames that the figure of samples shows, each of another data set."""
 
@@ -115,11 +114,15 @@ class Session:
         found = self.network(network_at(contender.family, trained_for, samples), train=not obstacle)
         if found is None:
             return None
-        parameters = self.scale.sampling_of(contender.family)
+        entrant = self.entrant_of(found, contender.name, density)
+        return replace(entrant, compute=entrant.compute and not obstacle)
+
+    def entrant_of(self, found: Trained, column: str, density: float) -> Entrant:
+        """A network at a density; where its weights are not here, it has only the runs that are known."""
         if not found.here:
-            self.left_out.setdefault(contender.name, ELSEWHERE)
-        compute = found.here and not obstacle
-        return Entrant(contender.name, density, str(found.weights), found.hash, parameters, compute)
+            self.left_out.setdefault(column, "its weights are not here, and no run of it is known")
+        parameters = self.scale.sampling_of(found.network.family)
+        return Entrant(column, density, str(found.weights), found.hash, parameters, compute=found.here)
 
     def network(self, name: str, train: bool = True) -> Trained | None:
         """A network that is there, or that is trained now; None if it may not be or its training failed."""

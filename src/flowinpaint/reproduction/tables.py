@@ -12,7 +12,6 @@ from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.blocks import Block, Row, blocks_size, draw_blocks
 from flowinpaint.reproduction.frames import FrameSet
 from flowinpaint.reproduction.means import Means
-from flowinpaint.reproduction.measuring import Entrant
 from flowinpaint.reproduction.ordering import Comparison, compare
 from flowinpaint.reproduction.report import (
     Report,
@@ -24,7 +23,7 @@ from flowinpaint.reproduction.report import (
     number,
     provenance,
 )
-from flowinpaint.reproduction.session import ELSEWHERE, Session
+from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.study import (
     ABLATIONS,
     CONTENDERS,
@@ -72,10 +71,7 @@ def table2(session: Session) -> Report:
     for ablation in ABLATIONS:
         found = session.network(ablation.name)
         if found is not None:
-            if not found.here:
-                session.left_out[ablation.name] = ELSEWHERE
-            about = (str(found.weights), found.hash)
-            entrants += [Entrant(ablation.name, d, *about, compute=found.here) for d in DENSITIES]
+            entrants += [session.entrant_of(found, ablation.name, density) for density in DENSITIES]
     means = session.means(frames, entrants)
     blocks = [ablation_block(means, dataset) for dataset in means.datasets]
     comparisons = compare_ablations(means)
