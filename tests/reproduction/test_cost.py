@@ -9,7 +9,6 @@ import torch
 
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation import speed
-from flowinpaint.evaluation.speed import Timing
 from flowinpaint.neural.flownets import FlowNetSConfig
 from flowinpaint.neural.kinds import ModelConfig
 from flowinpaint.neural.wgain import WGAINConfig
@@ -17,7 +16,14 @@ from flowinpaint.reproduction import cost
 from flowinpaint.reproduction.cost import cost_table, figure_cost, measure_costs
 from flowinpaint.reproduction.scale import Scale
 from flowinpaint.reproduction.session import Session
-from flowinpaint.reproduction.times import count_parameters, measure_time, read_times, write_times
+from flowinpaint.reproduction.times import (
+    CallTime,
+    count_parameters,
+    measure_time,
+    read_times,
+    sampler_time,
+    write_times,
+)
 
 MakeSession = Callable[..., Session]
 
@@ -27,7 +33,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of network, and the methods without one, that are timed."""
     kinds: list[str] = []
 
-    def told(method: ModelConfig | str, *others: Any) -> Timing:
+    def told(method: ModelConfig | str, *others: Any) -> CallTime:
         kinds.append(method if isinstance(method, str) else method.kind)
         return measure_time(method, *others)
 
@@ -91,7 +97,41 @@ def test_on_a_cpu_pd_is_not_timed_at_the_papers_scale_unless_asked_for(
 
 def test_a_time_is_of_so_many_calls(scale: Scale) -> None:
     timing = measure_time(FlowNetSConfig(width=2), {}, 32, 0.05, torch.device("cpu"), 3)
-    assert len(timing.samples) >= 3
+    assert timing.calls >= 3
+    assert timing.share == 1
+
+
+def test_a_long_sampling_is_reckoned_from_two_short_ones() -> None:
+    calls: list[int] = []
+
+    def iterations(sampling_steps: int = 48, resampling_steps: int = 45) -> int:
+        return 2 * ((sampling_steps - 1) * resampling_steps + 1)
+
+    def seconds(**values: int) -> float:
+        calls.append(iterations(**values))
+        return 3.0 + 0.05 * calls[-1]
+
+    found = sampler_time(seconds, iterations, {})
+    assert found.seconds == pytest.approx(3.0 + 0.05 * 4232)
+    assert calls == [92, 452]
+    assert found.share == pytest.approx((92 + 452) / 4232)
+    calls.clear()
+    whole = sampler_time(seconds, iterations, {}, longest=1000.0)
+    assert (whole.seconds, whole.share, calls[-1]) == (3.0 + 0.05 * 4232, 1.0, 4232)
+    calls.clear()
+    assert sampler_time(seconds, iterations, {"sampling_steps": 4}).share == 1.0
+    assert calls == [272]  # fewer than the two short calls have
+
+
+@pytest.mark.usefixtures("timed")
+def test_a_time_that_is_reckoned_is_marked(make_session: MakeSession, tmp_path: Path) -> None:
+    own = measure_costs(make_session())
+    other = tmp_path / "gpu.json"
+    pd = next(c for c in own if c.name == "pd")
+    write_times(other, [replace(pd.times[0], machine="A GPU", milliseconds=1234.5, share=0.125)])
+    session = make_session(times=(other,))
+    assert "≈ 1,234.50" in cost_table(measure_costs(session))
+    assert any("12 % were run on A GPU" in paragraph for paragraph in figure_cost(session).paragraphs)
 
 
 def test_files_of_times_that_are_none_are_told(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def figure_cost(session: Session) -> Report:
         "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
         "network here has not. The paper's PD is larger than the one that is trained here; `PD, paper's size` has "
         "about as many parameters, and was not trained, since weights do not change the time.",
+        *_reckoned(costs),
         "## Smaller and faster than Ours",
         _comparisons(costs),
         *_skipped(session),
@@ -117,8 +118,8 @@ def measure_costs(session: Session) -> list[Cost]:
         known = [time for time in own if time.is_of(wanted)]
         if not known and not session.obstacle(method.contender):
             session.audience.note(f"Timing {method.label} at {wanted.size}×{wanted.size} on {wanted.machine}.")
-            timing = measure_time(model, method.parameters, wanted.size, MIDDLE, device, session.scale.repeats)
-            known = [replace(wanted, milliseconds=1000 * timing.median, calls=len(timing.samples))]
+            found = measure_time(model, method.parameters, wanted.size, MIDDLE, device, session.scale.repeats)
+            known = [replace(wanted, milliseconds=1000 * found.seconds, calls=found.calls, share=found.share)]
             own = [*own, *known]
             write_times(path, own)
         elsewhere = [time for time in others if (time.name, time.model, time.size) == (name, wanted.model, wanted.size)]
@@ -136,7 +137,7 @@ def cost_table(costs: Sequence[Cost]) -> str:
     rows = []
     for cost in costs:
         printed = cost.printed
-        by_machine = {time.machine: f"{time.milliseconds:,.2f}" for time in cost.times}
+        by_machine = {time.machine: _milliseconds(time) for time in cost.times}
         rows.append(
             [
                 cost.label,
@@ -230,6 +231,22 @@ def _comparisons(costs: Sequence[Cost]) -> str:
     return markdown_table(["figure", "less than Ours", "more", "as in the paper"], rows, words=range(4))
 
 
+def _milliseconds(time: InferenceTime) -> str:
+    return f"{'' if time.share == 1 else '≈ '}{time.milliseconds:,.2f}"
+
+
+def _reckoned(costs: Sequence[Cost]) -> list[str]:
+    """Which times were not measured as a whole."""
+    told = [
+        f"≈: of {cost.label}'s iterations {100 * time.share:.0f} % were run on {time.machine}, by which the time of "
+        "all is reckoned, since each does the same work."
+        for cost in costs
+        for time in cost.times
+        if time.share < 1
+    ]
+    return ["\n".join(told)] if told else []
+
+
 def _skipped(session: Session) -> list[str]:
     reasons = {c.label: reason for c in session.contenders() if (reason := session.obstacle(c.name))}
     return ["\n".join(f"- {name} was not timed here: {reason}." for name, reason in reasons.items())] if reasons else []
@@ -246,7 +263,16 @@ def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
             "paper_milliseconds": printed.milliseconds if printed else None,
         }
         for time in cost.times or (None,):
-            own = {} if time is None else {"milliseconds": time.milliseconds, "calls": time.calls, "size": time.size}
+            own = (
+                {}
+                if time is None
+                else {
+                    "milliseconds": time.milliseconds,
+                    "calls": time.calls,
+                    "share_run": time.share,
+                    "size": time.size,
+                }
+            )
             place = {} if time is None else {"device": time.device, "machine": time.machine, "torch": time.torch}
             rows.append(row | own | place)
     return rows

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from flowinpaint import api
 from flowinpaint.data.folder import stable_seed
@@ -27,11 +28,18 @@ from flowinpaint.version import __version__
 TIMES = "times.json"
 _SHORT = {"sampling_steps": 2, "resampling_steps": 1}
 """Of a network that samples, for the call that only warms up."""
+_FEW, _MORE = 2, 6
+"""Sampling steps of the two calls by which a long sampling is timed."""
+LONGEST = 120.0
+"""Seconds of a sampling that is timed as a whole."""
 
 
 @dataclass(frozen=True)
 class InferenceTime:
-    """How long a network takes for one frame of size×size; `model` is a hash of its configuration and parameters."""
+    """How long a network takes for one frame of size×size; `model` is a hash of its configuration and parameters.
+
+    share: of a call's iterations that were run for it; below 1 the time of the others is reckoned from theirs.
+    """
 
     name: str
     model: str
@@ -43,6 +51,7 @@ class InferenceTime:
     version: str
     milliseconds: float
     calls: int
+    share: float = 1.0
 
     def is_of(self, other: InferenceTime) -> bool:
         """Whether both are of the same measurement, whatever came out."""
@@ -69,6 +78,14 @@ def described(
     return InferenceTime(name, model, size, density, *about, milliseconds=float("nan"), calls=0)
 
 
+class CallTime(NamedTuple):
+    """Seconds of a call, a median of so many, and the share of its iterations that were run."""
+
+    seconds: float
+    calls: int
+    share: float = 1.0
+
+
 def measure_time(
     method: ModelConfig | str,
     parameters: dict[str, float | str],
@@ -76,29 +93,56 @@ def measure_time(
     density: float,
     device: torch.device,
     repeats: int,
-) -> Timing:
-    """Seconds of calls with tensors on the device in and out; weights do not matter, and are new ones.
+) -> CallTime:
+    """Time calls with tensors on the device in and out; weights do not matter, and are new ones.
 
-    A network that samples takes thousands of evaluations to a call, and one call is timed.
+    A network that samples takes thousands of evaluations to a call, so one call is timed, and if it would take longer
+    than LONGEST, a part of it (`sampler_time`).
     """
     image, flow, mask = given_at(size, size, density, seed=0).on(device)
     values: dict[str, Any] = dict(parameters)
     if isinstance(method, str):
         inputs = (image.double(), flow.double(), mask.double())
-        return repeat(partial(api.EXPLICIT[method].fill, *inputs, **values), device, repeats)
-    torch.manual_seed(0)
-    model = build_network(method).to(device).eval()
-    work = torch.inference_mode()(partial(model.complete, image, mask, flow, None, **values))
+        return _median(repeat(partial(api.EXPLICIT[method].fill, *inputs, **values), device, repeats))
     try:
-        if isinstance(method, PDConfig):
-            with torch.inference_mode():
-                model.complete(image, mask, flow, None, **_SHORT)
-            seconds = timed(work, device)
-            return Timing(seconds, [seconds])
-        return repeat(work, device, repeats)
+        return _network_time(method, (image, mask, flow), values, repeats)
     finally:
-        del model, work
         gc.collect()
+
+
+def _network_time(
+    config: ModelConfig, inputs: tuple[Tensor, Tensor, Tensor], values: dict[str, Any], repeats: int
+) -> CallTime:
+    """Time a network on image, mask and field (1, ·, H, W)."""
+    torch.manual_seed(0)
+    device = inputs[0].device
+    with device:  # where a large one is made much faster
+        model = build_network(config).to(device).eval()
+    complete = torch.inference_mode()(partial(model.complete, *inputs, None))
+    if not isinstance(config, PDConfig):
+        return _median(repeat(partial(complete, **values), device, repeats))
+    complete(**_SHORT)
+    iterations = partial(model.iterations, *inputs[0].shape[-2:])
+    return sampler_time(lambda **own: timed(partial(complete, **own), device), iterations, values)
+
+
+def sampler_time(
+    seconds: Callable[..., float], iterations: Callable[..., int], values: dict[str, Any], longest: float = LONGEST
+) -> CallTime:
+    """The time of a sampling with these parameters: of one call, or reckoned from two with few sampling steps.
+
+    seconds, iterations: of a call with parameters. All iterations do the same work, so a call takes a time for each of
+    them and a time for itself, which two calls tell.
+    """
+    few, more = ({**values, "sampling_steps": steps} for steps in (_FEW, _MORE))
+    whole, run = iterations(**values), iterations(**few) + iterations(**more)
+    if run < whole:
+        first, second = seconds(**few), seconds(**more)
+        each = (second - first) / (iterations(**more) - iterations(**few))
+        reckoned = second + each * (whole - iterations(**more))
+        if reckoned > longest:
+            return CallTime(reckoned, 1, run / whole)
+    return CallTime(seconds(**values), 1)
 
 
 def read_times(path: Path) -> list[InferenceTime]:
@@ -119,4 +163,8 @@ def write_times(path: Path, times: Sequence[InferenceTime]) -> None:
 
 
 def _key(time: InferenceTime) -> tuple[Any, ...]:
-    return tuple(value for name, value in asdict(time).items() if name not in ("milliseconds", "calls"))
+    return tuple(value for name, value in asdict(time).items() if name not in ("milliseconds", "calls", "share"))
+
+
+def _median(timing: Timing) -> CallTime:
+    return CallTime(timing.median, len(timing.samples))
