@@ -1,6 +1,8 @@
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
+from torch._dynamo.testing import CompileCounter
 
 from flowinpaint.diffusion.stencil import cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.neural.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks, apply_kernels, metric_of
@@ -62,3 +64,20 @@ def test_the_constraint_leaves_kernels_that_keep_to_it() -> None:
     before = blocks.weight.detach().clone()
     blocks.constrain_()
     assert torch.equal(blocks.weight, before)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # which Dynamo looks at
+def test_every_level_is_compiled_with_gradient_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = CompileCounter()
+    compiling = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda work, **options: compiling(work, backend=counter, **options))
+    blocks = DiffusionBlocks(1, 2)
+    blocks.compile_parts()
+    sides = range(4, 10)
+    for size in sides:
+        D, alpha = random_process(0, size, size)
+        metric = metric_of(D, alpha, stable_beta(D, alpha))
+        for gradient in (True, False):
+            with torch.set_grad_enabled(gradient):
+                blocks(0, metric, torch.zeros(1, 2, size, size, dtype=torch.float64))
+    assert counter.frame_count == 2 * len(sides)

@@ -18,6 +18,12 @@ from flowinpaint.diffusion.tensor import SymmetricTensor
 BLOCK_TIME_STEP = 0.25
 """Stable for constrained kernels: ‖H‖ ≤ 1/2 for eigenvalues up to 1, and four kernels of norm 2 give ρ(A) ≤ 8."""
 
+MOST_COMPILED = 64
+"""Ways that a step is compiled in: each level with gradient and without, for each size of pictures.
+
+PyTorch's own limit is 8, after which it runs without compiling, ten times as slowly, and says so in its log alone.
+"""
+
 
 class Metric(NamedTuple):
     """H, which all steps of a level share, in cells (B, 1, H-1, W-1): what joins W_x¹, W_x², W_y¹ and W_y²."""
@@ -78,6 +84,8 @@ class DiffusionBlocks(nn.Module):
 
     def compile_parts(self) -> None:
         """Compile, in place, a step; each size compiles anew."""
+        config = torch._dynamo.config
+        config.recompile_limit = max(config.recompile_limit, MOST_COMPILED)
         self._apply_kernels = torch.compile(apply_kernels, dynamic=False)
 
     @torch.no_grad()
