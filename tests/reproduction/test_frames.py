@@ -7,11 +7,13 @@ import numpy.typing as npt
 import pytest
 
 import flowinpaint as fi
+from flowinpaint.data.layouts import Entry
 from flowinpaint.errors import InputError
 from flowinpaint.reproduction.frames import (
     GENERATED,
     GENERATED_WIDE,
     FrameChoice,
+    FrameSet,
     LayoutSample,
     SceneSample,
     centre,
@@ -163,3 +165,23 @@ def test_the_centre_is_all_where_a_frame_is_smaller() -> None:
     assert centre((10, 7), 4) == (slice(3, 7), slice(1, 5))
     assert centre((10, 3), 4) == (slice(3, 7), slice(None))
     assert centre((10, 7), 0) == (slice(None), slice(None))
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ({"a": 9}, ["a0", "a2", "a4", "a6"]),
+        ({"a": 2}, ["a0", "a1"]),
+        ({"a": 5, "b": 5, "c": 1}, ["a0", "a2", "b0", "c0"]),
+        ({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1}, ["a0", "b0", "c0", "d0"]),
+    ],
+)
+def test_a_few_frames_are_of_all_data_sets(counts: dict[str, int], shown: list[str], tmp_path: Path) -> None:
+    samples = [
+        LayoutSample(name, f"{name}{i}", Entry(name, tmp_path, tmp_path))
+        for name, n in counts.items()
+        for i in range(n)
+    ]
+    found = FrameSet(tuple(samples), 64, dict.fromkeys(counts, "frames")).spread(4)
+    assert [sample.name for sample in found.samples] == shown
+    assert list(found.about) == list(dict.fromkeys(sample.dataset for sample in found.samples))

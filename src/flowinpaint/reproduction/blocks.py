@@ -21,8 +21,7 @@ _TITLE_LETTER = 0.97
 """The width of a title's letter over that of a cell's."""
 _NARROWEST = 4.5
 _MARGIN = 0.15
-"""Inches around the whole, and above it what a line needs."""
-_HEAD = 0.25
+"""Inches around the whole."""
 
 
 @dataclass(frozen=True)
@@ -64,33 +63,39 @@ class Block:
 
 def blocks_size(blocks: Sequence[Block]) -> tuple[float, float]:
     """Width and height in inches of blocks below each other."""
-    width = max(max(sum(block.widths), len(block.title) * _TITLE_LETTER) for block in blocks) * _INCHES_PER_LETTER
+    letters = max(sum(_widths(blocks)), *(len(block.title) * _TITLE_LETTER for block in blocks))
+    width = letters * _INCHES_PER_LETTER
     rows = sum(_lines(block) for block in blocks)
-    return max(_NARROWEST, width + 2 * _MARGIN), rows * _INCHES_PER_ROW + 2 * _MARGIN + _HEAD
+    return max(_NARROWEST, width + 2 * _MARGIN), rows * _INCHES_PER_ROW + 2 * _MARGIN
 
 
 def draw_blocks(figure: Figure, blocks: Sequence[Block]) -> None:
     """Draw blocks below each other in a figure of their size."""
     width, height = blocks_size(blocks)
     letters = (width - 2 * _MARGIN) / _INCHES_PER_LETTER
-    top = height - _MARGIN - _HEAD
+    top = height - _MARGIN
     for block in blocks:
         own = _lines(block) * _INCHES_PER_ROW
         top -= own
         axes = figure.add_axes((_MARGIN / width, top / height, 1 - 2 * _MARGIN / width, own / height))
-        _draw(axes, block, letters)
+        _draw(axes, block, letters, _widths(blocks))
+
+
+def _widths(blocks: Sequence[Block]) -> list[float]:
+    """Letters that each column takes, the same in all blocks, which have the same columns."""
+    return [max(column) for column in zip(*(block.widths for block in blocks), strict=True)]
 
 
 def _lines(block: Block) -> float:
     return len(block.rows) + 1 + _TITLE_ROWS
 
 
-def _draw(axes: Axes, block: Block, widest: float) -> None:
+def _draw(axes: Axes, block: Block, widest: float, widths: Sequence[float]) -> None:
     lines = len(block.rows) + 1
     axes.set(xlim=(0, widest), ylim=(lines, -_TITLE_ROWS))
     axes.axis("off")
     edges = [0.0]
-    for width in block.widths:
+    for width in widths:
         edges.append(edges[-1] + width)
     axes.text(0, -0.75, block.title, weight="bold", va="center", fontsize=9.5)
     if block.own is not None:

@@ -119,11 +119,18 @@ class FrameSet:
         """The names of the data sets."""
         return list(dict.fromkeys(sample.dataset for sample in self.samples))
 
-    def first_of_each(self, most: int) -> FrameSet:
-        """The first frame of each of the first data sets, at most so many."""
-        firsts = {sample.dataset: sample for sample in reversed(self.samples)}
-        chosen = [firsts[name] for name in self.datasets[:most]]
-        about = {sample.dataset: f"the frame {sample.name}; {self.about[sample.dataset]}" for sample in chosen}
+    def spread(self, most: int) -> FrameSet:
+        """At most so many frames: as many of each data set, if there are enough, evenly spread over it."""
+        names = self.datasets[:most]
+        chosen: list[AnySample] = []
+        about = {}
+        for place, name in enumerate(names):
+            own = [sample for sample in self.samples if sample.dataset == name]
+            count = min(len(own), most // len(names) + (place < most % len(names)))
+            some = [own[i * len(own) // count] for i in range(count)]
+            chosen += some
+            told = f"the frame{'s' if count > 1 else ''} {', '.join(sample.name for sample in some)}"
+            about[name] = f"{told}; {self.about[name]}"
         return FrameSet(tuple(chosen), self.crop, about)
 
 

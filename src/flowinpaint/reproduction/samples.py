@@ -25,8 +25,8 @@ from flowinpaint.viz import Field, Rgb
 
 
 def figure_samples(session: Session) -> Report:
-    """The first frame of each data set, and what the contenders make of it at 5 %."""
-    frames = session.square.first_of_each(MOST_ROWS)
+    """A few frames, and what the contenders make of them at 5 %."""
+    frames = session.square.spread(MOST_ROWS)
     found = [session.entrant(contender, MIDDLE) for contender in session.contenders()]
     entrants = [entrant for entrant in found if entrant is not None]
     rows = [_row(session, sample, entrants) for sample in frames.samples]

@@ -38,7 +38,7 @@ from flowinpaint.training.diagnosis import NotFiniteError
 from flowinpaint.viz import Field
 
 MOST_ROWS = 4
-"""Frames that the figure of samples shows, each of another data set."""
+"""Frames that the figure of samples shows, of as many data sets as can be."""
 
 
 @dataclass
@@ -170,7 +170,7 @@ class Session:
 
     def _keep_field(self, key: RunKey, field: Field) -> None:
         """Keep a field of a frame that the figure of samples shows."""
-        shown = self.square.first_of_each(MOST_ROWS).samples
+        shown = self.square.spread(MOST_ROWS).samples
         if key.case == MIDDLE and any((s.dataset, s.name) == (key.dataset, key.sample) for s in shown):
             self.fields.keep(key, field)
 
