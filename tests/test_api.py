@@ -336,6 +336,8 @@ def test_a_baseline_without_weights_says_how_to_make_them(name: str) -> None:
     sentence = f"method: '{name}' was given; its weights do not come with the package. 'flowinpaint reproduce networks "
     with pytest.raises(fi.InputError, match=re.escape(f"{sentence}--only {network}'")):
         fi.inpaint(np.zeros((8, 8, 3)), np.zeros((8, 8, 2)), np.eye(8, dtype=bool), method=name)
+    with pytest.raises(fi.InputError, match=f"name_or_path: '{name}' was given; .*--only {network}"):
+        fi.load_model(name)
 
 
 @pytest.mark.parametrize(("name", "extra"), [("amle", "fast"), ("opencv-ric", "peers")])

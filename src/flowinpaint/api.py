@@ -136,8 +136,8 @@ def unknown_method(argument: str, method: str) -> InputError:
         network = TO_TRAIN[method]
         return InputError(
             f"{argument}: {method!r} was given; its weights do not come with the package. 'flowinpaint reproduce "
-            f"networks --only {network}' trains it, and then reproduction/networks/{network}/model{WEIGHTS_SUFFIX} is "
-            "taken."
+            f"networks --only {network}' trains it, in minutes on a GPU, and then "
+            f"reproduction/networks/{network}/model{WEIGHTS_SUFFIX} is taken."
         )
     return InputError(
         f"{argument}: {method!r} was given; {', '.join(methods())} or the path of a {WEIGHTS_SUFFIX} file is taken."
@@ -240,6 +240,8 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
     chosen = validation.check_device(device)
     if _is_path(name_or_path):
         return read_model(name_or_path).to(chosen).eval()
+    if str(name_or_path) in TO_TRAIN:
+        raise unknown_method("name_or_path", str(name_or_path))
     if str(name_or_path) not in NETWORKS:
         raise InputError(
             f"name_or_path: {str(name_or_path)!r} was given; {', '.join(NETWORKS)} or the path of a "

@@ -87,6 +87,7 @@ def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypat
     written = {path.name for path in out.iterdir()}
     assert {f"{name}{suffix}" for name in REPORTS for suffix in (".csv", ".md", ".png", ".svg")} <= written
     assert not [name for name in written if name.startswith(".flowinpaint-")]
+    assert "how many there were: ours-05-n196, " in " ".join((out / "figure-data.md").read_text().split())
     for name in REPORTS:
         assert "This is a rehearsal" in (out / f"{name}.md").read_text()
         with (out / f"{name}.csv").open() as file:
@@ -222,7 +223,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_table(place: Path, monkeypatch
         (["figure-cost", "--times", "no"], "--times: no: there is no such file"),
         (["table1", "--set", "model.widht=3"], "model.widht: there is no such key"),
         (["networks", "--no-train"], "--no-train: it was given with the part 'networks' alone"),
-        (["table2", "--no-train"], "--methods: none was given that can be measured here; full: it is not trained"),
+        (["table2", "--no-train"], "PART: nothing of it can be measured here; full: it is not trained"),
     ],
 )
 def test_bad_arguments_are_sentences_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import flowinpaint as fi
 from flowinpaint.data.layouts import Entry
 from flowinpaint.errors import InputError
+from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.frames import (
     GENERATED,
     GENERATED_WIDE,
@@ -21,7 +23,9 @@ from flowinpaint.reproduction.frames import (
     square_frames,
     wide_frames,
 )
+from flowinpaint.reproduction.parts import check_frames
 from flowinpaint.reproduction.scale import Scale
+from flowinpaint.reproduction.session import Session
 from flowinpaint.training.config import DataConfig
 from frame_folder import make_root, make_sample
 
@@ -185,3 +189,20 @@ def test_a_few_frames_are_of_all_data_sets(counts: dict[str, int], shown: list[s
     found = FrameSet(tuple(samples), 64, dict.fromkeys(counts, "frames")).spread(4)
     assert [sample.name for sample in found.samples] == shown
     assert list(found.about) == list(dict.fromkeys(sample.dataset for sample in found.samples))
+
+
+def test_generated_frames_in_place_of_none_are_told_of(tmp_path: Path, make_session: Callable[..., Session]) -> None:
+    def told(names: list[str], rehearsal: bool = False, **fields: Any) -> list[str]:
+        sentences: list[str] = []
+        session = make_session(audience=Audience(note=sentences.append), **fields)
+        session.scale = replace(session.scale, rehearsal=rehearsal)
+        check_frames(session, names)
+        return sentences
+
+    none, no_kitti = "No frames were named: 2 generated", "None of KITTI's frames were named for Table 3: 1 generated"
+    assert [sentence.split(" ones")[0] for sentence in told(["table1", "table3"])] == [none, no_kitti]
+    assert told(["table1", "table3"], rehearsal=True) == []
+    make_sample(tmp_path / "frames" / "A" / "one")
+    choice = FrameChoice(root=tmp_path / "frames")
+    assert told(["table1", "figure-cost"], choice=choice) == []
+    assert [sentence.split(" ones")[0] for sentence in told(["table1", "table3"], choice=choice)] == [no_kitti]

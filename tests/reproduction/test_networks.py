@@ -173,3 +173,23 @@ def test_bad_orders_are_sentences(tmp_path: Path) -> None:
         Orders(models=tmp_path / "no")
     with pytest.raises(MissingFileError, match=r"^--bank: .*no: there is no such file"):
         Orders(bank=str(tmp_path / "no"))
+
+
+def test_networks_of_a_rehearsal_are_refused_in_earnest(tmp_path: Path, scale: Scale) -> None:
+    shelf(tmp_path / "quick", scale).get("ours-05")
+    orders = Orders(models=tmp_path / "quick")
+    assert shelf(tmp_path / "again", scale, orders).find("ours-05") is not None
+    earnest = shelf(tmp_path / "earnest", replace(scale, rehearsal=False), orders)
+    with pytest.raises(InputError, match=r"--models: .*model.safetensors is of a rehearsal"):
+        earnest.find("ours-05")
+
+
+def test_training_in_earnest_on_a_cpu_is_warned_of_once(tmp_path: Path, scale: Scale) -> None:
+    told: list[str] = []
+    earnest = shelf(tmp_path, replace(scale, rehearsal=False), audience=Audience(note=told.append))
+    for name in ("ours-05", "ours-10"):
+        earnest.get(name)
+    assert sum("train on a GPU" in sentence for sentence in told) == 1
+    told.clear()
+    shelf(tmp_path / "quick", scale, audience=Audience(note=told.append)).get("ours-05")
+    assert not any("train on a GPU" in sentence for sentence in told)

@@ -120,3 +120,11 @@ def test_frames_that_a_method_failed_on_are_left_out_of_its_mean_alone() -> None
     mean = means.at("eed", "MPI-Sintel", 0.05)
     assert mean is not None
     assert (mean.failures, mean.frames, mean.error) == (1, 2, "it broke")
+
+
+def test_differences_are_those_of_the_printed_figures() -> None:
+    # Full is printed as 0.500 at 5 %; 0.5006 as 0.501, and so behind it, and 0.4996 as 0.500, and so level.
+    means = Means(outcomes({"full": 0.5002, "minus-mu": 0.5006, "minus-v": 0.4996}))
+    assert ablation_block(means, "MPI-Sintel").rows[2].cells == ("0.500", "+0.001", "+0.000")
+    found = compare_ablations(means)["MPI-Sintel", 0.05].here
+    assert (found.level, found.behind) == (("-v",), ("-μ",))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -16,6 +19,8 @@ from flowinpaint.result import Progress
 
 output = Console()
 messages = Console(stderr=True)
+BETWEEN_LINES = 30.0
+"""Seconds from one line on the progress of a fill to the next, where there is no bar."""
 
 
 def say(label: str, colour: str, sentence: str) -> None:
@@ -27,7 +32,7 @@ def say(label: str, colour: str, sentence: str) -> None:
 def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], None]]:
     """A bar on a terminal, gone when done: levels solved, and in the current one how far its residual has come down.
 
-    Of a method that knows its share of the whole, that share.
+    Of a method that knows its share of the whole, that share and the time left; elsewhere than on a terminal as lines.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -37,16 +42,24 @@ def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], No
     )
     with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
         task = bar.add_task("", total=1.0, state="")
+        start = told = time.monotonic()
 
         def report(method: str, p: Progress) -> None:
+            nonlocal told
             state = f"level {p.level}/{p.levels}  step {p.iterations}"
             done = p.share or 0.0
+            if p.share:
+                now = time.monotonic()
+                state = f"{p.share:.0%}  {timedelta(seconds=round((now - start) * (1 / p.share - 1)))} left"
+                if now - told > BETWEEN_LINES and not messages.is_terminal:
+                    told = now
+                    say("Filling:", "green", state)
             if p.residual is not None:
                 state += f"  residual {p.residual:.1e}"
                 goal = math.log(min(tolerance, 0.1))
                 share = min(1.0, max(0.0, math.log(max(p.residual, 1e-300)) / goal))
                 done = (p.level - 1 + share) / p.levels
-            bar.update(task, description=method, completed=done, state=state)
+            bar.update(task, description=Path(method).name, completed=done, state=state)
 
         yield report
 

@@ -72,10 +72,9 @@ def figure_density(session: Session) -> Report:
     paragraphs = [
         "# Figure 3, right: other densities than that of training",
         "EPE (px) of networks trained with 5 % given, and of EED with its parameters for 5 %, when more or less is "
-        f"given. {_NO_NUMBERS}",
+        f"given. The grey line is the density of training. {_NO_NUMBERS}",
         *_value_tables(curves, "given", texts),
-        "## Ahead of Ours and behind",
-        _standings(curves, "given", texts),
+        *_standings(curves, "given", texts),
         "## With more given than in training",
         "The paper's text says that from 5 % on the error of Ours and EED falls, and that of FlowNetS and WGAIN rises.",
         trend_table(curves),
@@ -101,10 +100,10 @@ def figure_data(session: Session) -> Report:
         "EPE (px) at 5 % of networks that were trained on so many different samples, over and over, for as long as the "
         f"others; masks are new each time. EED is not trained. {_NO_NUMBERS}",
         *_value_tables(curves, "samples", texts),
-        "## Ahead of Ours and behind",
         "The paper's text says that Ours is ahead of all others however few samples there are, and barely loses by it.",
-        _standings(curves, "samples", texts),
+        *_standings(curves, "samples", texts),
         *_loss_by_fewer(curves),
+        *_unlimited(session, networks),
         *provenance(session, session.square, means[SAMPLE_COUNTS[-1]], networks),
     ]
     rows = _rows(curves, "samples")
@@ -169,14 +168,33 @@ def _value_tables(curves: Curves, corner: str, texts: Sequence[str]) -> list[str
     return parts
 
 
-def _standings(curves: Curves, corner: str, texts: Sequence[str]) -> str:
+def _standings(curves: Curves, corner: str, texts: Sequence[str]) -> list[str]:
+    if OURS not in curves.methods:
+        return []
     rows = []
     for dataset in curves.datasets:
         for i, text in enumerate(texts):
             found = standing(curves.at(dataset, i), label(OURS))
             rows.append([dataset, text, names_text(found.ahead), names_text(found.level), names_text(found.behind)])
     headings = ["data set", corner, "ahead of Ours", "level", "behind"]
-    return markdown_table(headings, rows, words=range(len(headings)))
+    return ["## Ahead of Ours and behind", markdown_table(headings, rows, words=range(len(headings)))]
+
+
+def _unlimited(session: Session, networks: Sequence[str]) -> list[str]:
+    """The networks whose training was over before a sample came a second time."""
+    names = []
+    for name in networks:
+        training = getattr(session.shelf.find(name), "training", None)
+        if training is not None:
+            data = training.config["data"]
+            if training.steps * data["batch"] <= data["distinct"]:
+                names.append(name)
+    if not names:
+        return []
+    return [
+        "The training of these was over before a sample came a second time, so it is no matter how many there were: "
+        f"{', '.join(names)}."
+    ]
 
 
 def _loss_by_fewer(curves: Curves) -> list[str]:

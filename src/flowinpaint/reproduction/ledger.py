@@ -56,5 +56,5 @@ def read_records(path: Path) -> list[Record]:
         try:
             records.append(record_of(json.loads(line)))
         except (ValueError, TypeError, KeyError) as error:
-            raise FileFormatError(f"--records: {path}: line {number} is no record of a run ({error!r}).") from error
+            raise FileFormatError(f"--records: {path}: line {number} is no record of a run.") from error
     return records

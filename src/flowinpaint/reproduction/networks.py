@@ -52,6 +52,8 @@ class Training:
     """A hash of the file of weights that this belongs to."""
     bank: str = ""
     """A hash of the bank of pictures, "" without any."""
+    rehearsal: bool = False
+    """Whether it is a tiny one of a rehearsal."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class NetworkShelf:
         self.folder, self.scale, self.orders = folder, scale, orders
         self._world = World(device)
         self._audience = audience or Audience()
+        self._warned = False
 
     def config(self, network: StudyNetwork) -> TrainingConfig:
         """What a network is trained by, if it is trained now."""
@@ -142,6 +145,8 @@ class NetworkShelf:
         run = RunFolder(self.orders.models / network.name)
         for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
             training = _read_training(about)
+            if training is not None and training.rehearsal and not self.scale.rehearsal:
+                raise InputError(f"--models: {weights} is of a rehearsal (--quick); networks of earnest are taken.")
             if weights.is_file():
                 own = hash_of(weights)
                 return Trained(network, weights, own, training if training and training.weights == own else None)
@@ -172,6 +177,9 @@ class NetworkShelf:
         if not resume:
             self._set_aside(network, run)
         goal = budget_text(config.schedule.minutes, config.schedule.steps)
+        if self._world.device.type == "cpu" and not (self.scale.rehearsal or self._warned):
+            self._warned = True
+            self._audience.note("On a CPU a step takes seconds to a minute: train on a GPU, or rehearse with --quick.")
         self._audience.note(f"{'Going on with' if resume else 'Training'} {network.name}: {goal}.")
         last = Progress(0, 0.0, 0.0)
         with self._audience.training(config, self._world) as listener, _memory_returned(self._world.device):
@@ -194,6 +202,7 @@ class NetworkShelf:
             version=__version__,
             weights=hash_of(run.model),
             bank=hash_of(Path(config.data.bank)) if config.data.bank else "",
+            rehearsal=self.scale.rehearsal,
         )
         with atomic_path(run.path / ABOUT) as temporary:
             temporary.write_text(json.dumps(asdict(training), indent=1) + "\n", encoding="utf-8")

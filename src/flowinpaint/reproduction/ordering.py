@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_DIGITS = 3
+DIGITS = 3
 """Values that read alike are level."""
 
 
@@ -53,11 +53,11 @@ def standing(values: Mapping[str, float | None], base: str) -> Standing:
     others = sorted((value, name) for name, value in values.items() if value is not None and name != base)
     if own is None:
         return Standing((), (), ())
-    mark = round(own, _DIGITS)
+    mark = round(own, DIGITS)
     return Standing(
-        tuple(name for value, name in others if round(value, _DIGITS) < mark),
-        tuple(name for value, name in others if round(value, _DIGITS) == mark),
-        tuple(name for value, name in others if round(value, _DIGITS) > mark),
+        tuple(name for value, name in others if round(value, DIGITS) < mark),
+        tuple(name for value, name in others if round(value, DIGITS) == mark),
+        tuple(name for value, name in others if round(value, DIGITS) > mark),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from flowinpaint.errors import InputError
 from flowinpaint.reproduction.cost import figure_cost
 from flowinpaint.reproduction.curves import figure_data, figure_density
+from flowinpaint.reproduction.frames import FrameSet, SceneSample
 from flowinpaint.reproduction.report import Report, write_report
 from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
@@ -36,10 +37,20 @@ def check_parts(names: Sequence[str]) -> list[str]:
 
 def check_frames(session: Session, names: Sequence[str]) -> None:
     """Find the frames of these parts, so that what is wrong with them is known before anything is trained."""
+    told = []
     if any(name in REPORTS and name not in ("table3", "figure-cost") for name in names):
-        _ = session.square
+        told += _stand_ins("No frames were named", session.square)
     if "table3" in names:
-        _ = session.wide
+        told += _stand_ins("None of KITTI's frames were named for Table 3", session.wide)
+    for sentence in told if not session.scale.rehearsal else ():
+        session.tell_once(sentence)
+
+
+def _stand_ins(reason: str, frames: FrameSet) -> list[str]:
+    """That generated frames are taken, where all are."""
+    if not all(isinstance(sample, SceneSample) for sample in frames.samples):
+        return []
+    return [f"{reason}: {len(frames.samples)} generated ones are taken."]
 
 
 def train_networks(session: Session, only: Sequence[StudyNetwork] | None = None) -> list[str]:

@@ -29,8 +29,8 @@ from flowinpaint.version import __version__
 PICTURES = (".png", ".svg")
 _TRAINING_DOMAIN = "flyingthings"
 _REHEARSAL = (
-    "**This is a rehearsal (`--quick`): tiny networks, trained for a moment, on small generated scenes. Its figures "
-    "mean nothing; it shows only that every step works.**"
+    "**This is a rehearsal (`--quick`): tiny networks, trained for a moment, on a few small frames. Its figures mean "
+    "nothing; it shows only that every step works.**"
 )
 
 

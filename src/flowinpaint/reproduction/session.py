@@ -154,7 +154,7 @@ class Session:
         found = Means(self.measure(frames, entrants))
         if not found.columns:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.left_out.items())
-            raise InputError(f"--methods: none was given that can be measured here{reasons}.")
+            raise InputError(f"PART: nothing of it can be measured here{reasons}.")
         return found
 
     def table(self, frames: FrameSet, names: Iterable[str] = tuple(CONTENDERS)) -> Means:

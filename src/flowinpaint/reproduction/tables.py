@@ -12,7 +12,7 @@ from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.blocks import Block, Row, blocks_size, draw_blocks
 from flowinpaint.reproduction.frames import FrameSet
 from flowinpaint.reproduction.means import Means
-from flowinpaint.reproduction.ordering import Comparison, compare
+from flowinpaint.reproduction.ordering import DIGITS, Comparison, compare
 from flowinpaint.reproduction.report import (
     Report,
     ablations_of,
@@ -59,7 +59,7 @@ def table3(session: Session) -> Report:
     comparisons = {figure: compare_with_paper(means, figure) for figure in _FIGURES}
     note = (
         "Fl is the per cent of pixels that is off by more than 3 px and 5 %: KITTI's rule, which the paper's code has "
-        "too, though its text says *or*. The paper leaves PD out, for it fails on such wide frames; so does this table."
+        "too, though its text says *or*. PD is not in this table, nor in the paper's: there it fails on frames so wide."
     )
     return _report(session, "table3", "Table 3: whole frames", session.wide, means, blocks, comparisons, note)
 
@@ -136,7 +136,7 @@ def ablation_block(means: Means, dataset: str) -> Block:
         own = [
             number(means.value(FULL, dataset, density))
             if name == FULL
-            else number(difference(means, name, dataset, density), sign=True)
+            else number(_printed_difference(means, name, dataset, density), sign=True)
             for name in means.columns
         ]
         rows.append(Row(case_text(density), tuple(own)))
@@ -157,6 +157,12 @@ def difference(means: Means, name: str, dataset: str, density: float) -> float |
     """How much larger a network's EPE is than the full one's; None for the full one itself."""
     own, full = (means.value(column, dataset, density) for column in (name, FULL))
     return None if name == FULL or own is None or full is None else own - full
+
+
+def _printed_difference(means: Means, name: str, dataset: str, density: float) -> float | None:
+    """The difference of the figures as they are printed, by which networks are ahead, level or behind."""
+    own, full = (means.value(column, dataset, density) for column in (name, FULL))
+    return None if own is None or full is None else round(own, DIGITS) - round(full, DIGITS)
 
 
 def compare_with_paper(means: Means, figure: str) -> dict[tuple[str, float], Comparison]:
@@ -201,7 +207,8 @@ def _report(
     networks = [network_at(family, density) for family in families if family for density in DENSITIES]
     paragraphs = [f"# {title}", _READING, *([note] if note else []), *(block.markdown for block in blocks)]
     for figure, found in comparisons.items():
-        paragraphs += [f"## Ahead of Ours and behind, by {_FIGURES[figure]}", comparison_table(found, label(OURS))]
+        if OURS in means.columns:
+            paragraphs += [f"## Ahead of Ours and behind, by {_FIGURES[figure]}", comparison_table(found, label(OURS))]
     paragraphs += provenance(session, frames, means, networks)
     rows = [row for dataset in means.datasets for row in _rows(means, dataset)]
     return Report(name, rows, paragraphs, _drawn(session, blocks), f"{title}, beside the paper's figures")

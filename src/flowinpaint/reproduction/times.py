@@ -152,7 +152,7 @@ def read_times(path: Path) -> list[InferenceTime]:
     try:
         return [InferenceTime(**values) for values in json.loads(path.read_text(encoding="utf-8"))["times"]]
     except (ValueError, TypeError, KeyError) as error:
-        raise FileFormatError(f"--times: {path}: is not what a reproduction writes ({error!r}).") from error
+        raise FileFormatError(f"--times: {path}: is not what a reproduction writes.") from error
 
 
 def write_times(path: Path, times: Sequence[InferenceTime]) -> None:
