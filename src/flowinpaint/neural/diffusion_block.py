@@ -21,7 +21,7 @@ BLOCK_TIME_STEP = 0.25
 MOST_COMPILED = 64
 """Ways that a step is compiled in: each level with gradient and without, for each size of pictures.
 
-PyTorch's own limit is 8, after which it runs without compiling, ten times as slowly, and says so in its log alone.
+PyTorch's own limit is 8, after which it runs without compiling, and says so in its log alone.
 """
 
 

@@ -184,10 +184,10 @@ def _unlimited(session: Session, networks: Sequence[str]) -> list[str]:
     """The networks whose training was over before a sample came a second time."""
     names = []
     for name in networks:
-        training = getattr(session.shelf.find(name), "training", None)
-        if training is not None:
-            data = training.config["data"]
-            if training.steps * data["batch"] <= data["distinct"]:
+        found = session.shelf.find(name)
+        if found is not None and found.training is not None:
+            data = found.training.config["data"]
+            if found.training.steps * data["batch"] <= data["distinct"]:
                 names.append(name)
     if not names:
         return []
