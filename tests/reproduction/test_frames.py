@@ -202,6 +202,7 @@ def test_generated_frames_in_place_of_none_are_told_of(tmp_path: Path, make_sess
     none, no_kitti = "No frames were named: 2 generated", "None of KITTI's frames were named for Table 3: 1 generated"
     assert [sentence.split(" ones")[0] for sentence in told(["table1", "table3"])] == [none, no_kitti]
     assert told(["table1", "table3"], rehearsal=True) == []
+    assert told(["table1"], choice=FrameChoice(scenes=1)) == []  # they were asked for
     make_sample(tmp_path / "frames" / "A" / "one")
     choice = FrameChoice(root=tmp_path / "frames")
     assert told(["table1", "figure-cost"], choice=choice) == []

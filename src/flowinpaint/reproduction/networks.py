@@ -146,7 +146,7 @@ class NetworkShelf:
         for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
             training = _read_training(about)
             if training is not None and training.rehearsal and not self.scale.rehearsal:
-                raise InputError(f"--models: {weights} is of a rehearsal (--quick); networks of earnest are taken.")
+                raise InputError(f"--models: {weights} is of a rehearsal; networks made without --quick are taken.")
             if weights.is_file():
                 own = hash_of(weights)
                 return Trained(network, weights, own, training if training and training.weights == own else None)

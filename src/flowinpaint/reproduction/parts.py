@@ -39,7 +39,8 @@ def check_frames(session: Session, names: Sequence[str]) -> None:
     """Find the frames of these parts, so that what is wrong with them is known before anything is trained."""
     told = []
     if any(name in REPORTS and name not in ("table3", "figure-cost") for name in names):
-        told += _stand_ins("No frames were named", session.square)
+        frames = session.square
+        told += [] if session.choice.scenes else _stand_ins("No frames were named", frames)
     if "table3" in names:
         told += _stand_ins("None of KITTI's frames were named for Table 3", session.wide)
     for sentence in told if not session.scale.rehearsal else ():
@@ -47,7 +48,7 @@ def check_frames(session: Session, names: Sequence[str]) -> None:
 
 
 def _stand_ins(reason: str, frames: FrameSet) -> list[str]:
-    """That generated frames are taken, where all are."""
+    """That generated frames are taken, where all are, for want of others."""
     if not all(isinstance(sample, SceneSample) for sample in frames.samples):
         return []
     return [f"{reason}: {len(frames.samples)} generated ones are taken."]

@@ -136,7 +136,7 @@ def ablation_block(means: Means, dataset: str) -> Block:
         own = [
             number(means.value(FULL, dataset, density))
             if name == FULL
-            else number(_printed_difference(means, name, dataset, density), sign=True)
+            else number(difference(means, name, dataset, density, printed=True), sign=True)
             for name in means.columns
         ]
         rows.append(Row(case_text(density), tuple(own)))
@@ -153,16 +153,15 @@ def ablation_block(means: Means, dataset: str) -> Block:
     return Block(f"{dataset_title(dataset, paper)}, EPE (px)", "given", headings, tuple(rows), own_place)
 
 
-def difference(means: Means, name: str, dataset: str, density: float) -> float | None:
-    """How much larger a network's EPE is than the full one's; None for the full one itself."""
-    own, full = (means.value(column, dataset, density) for column in (name, FULL))
-    return None if name == FULL or own is None or full is None else own - full
+def difference(means: Means, name: str, dataset: str, density: float, *, printed: bool = False) -> float | None:
+    """How much larger a network's EPE is than the full one's; None for the full one itself.
 
-
-def _printed_difference(means: Means, name: str, dataset: str, density: float) -> float | None:
-    """The difference of the figures as they are printed, by which networks are ahead, level or behind."""
+    printed: of the figures as they are printed, by which networks are ahead, level or behind.
+    """
     own, full = (means.value(column, dataset, density) for column in (name, FULL))
-    return None if own is None or full is None else round(own, DIGITS) - round(full, DIGITS)
+    if name == FULL or own is None or full is None:
+        return None
+    return round(own, DIGITS) - round(full, DIGITS) if printed else own - full
 
 
 def compare_with_paper(means: Means, figure: str) -> dict[tuple[str, float], Comparison]:
