@@ -87,7 +87,7 @@ def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypat
     written = {path.name for path in out.iterdir()}
     assert {f"{name}{suffix}" for name in REPORTS for suffix in (".csv", ".md", ".png", ".svg")} <= written
     assert not [name for name in written if name.startswith(".flowinpaint-")]
-    assert "how many there were: ours-05-n196, " in " ".join((out / "figure-data.md").read_text().split())
+    assert "would have been the same: ours-05-n196, " in " ".join((out / "figure-data.md").read_text().split())
     for name in REPORTS:
         assert "This is a rehearsal" in (out / f"{name}.md").read_text()
         with (out / f"{name}.csv").open() as file:

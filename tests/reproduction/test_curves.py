@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 from finished_evaluations import made_up
-from flowinpaint.reproduction.curves import Curves, curves_of, trend, trend_table
+from flowinpaint.reproduction.curves import Curves, curves_of, figure_data, networks_by_samples, trend, trend_table
 from flowinpaint.reproduction.means import Means
 from flowinpaint.reproduction.measuring import Outcome
-from flowinpaint.reproduction.study import MIDDLE, SAMPLE_COUNTS, TESTED_DENSITIES
+from flowinpaint.reproduction.scale import Scale
+from flowinpaint.reproduction.study import CONTENDERS, MIDDLE, SAMPLE_COUNTS, TESTED_DENSITIES
+from tiny_reproductions import MakeSession
 
 FALLING = tuple(1 / (1 + 10 * density) for density in TESTED_DENSITIES)
 
@@ -36,3 +40,21 @@ def test_what_the_error_does_is_compared_with_the_papers_text() -> None:
     assert [trend(found, method, "A") for method in found.methods] == ["falls", "falls", "rises", "falls", ""]
     lines = trend_table(found).splitlines()[2:]
     assert [line.split(" | ")[-1].rstrip(" |") for line in lines] == ["yes", "no: there it rises", "yes", "–", "–"]
+
+
+def test_a_network_that_saw_no_sample_twice_counts_for_more_samples_too(
+    make_session: MakeSession, scale: Scale
+) -> None:
+    scale = replace(scale, settings=(*scale.settings, "data.batch=200"))  # in its one step some of 196 come again
+    session = make_session(scale=scale, methods=("flownets",))
+    report = figure_data(session)
+    assert {path.name for path in (session.out / "networks").iterdir()} == {"flownets-05-n196", "flownets-05-n1964"}
+    values = {row["samples"]: row["epe"] for row in report.rows}
+    assert list(values) == list(SAMPLE_COUNTS)
+    assert values[19_640] == values[9_820] == values[1_964] != values[196]
+    text = "\n".join(report.paragraphs)
+    assert "it would have been the same: flownets-05-n1964." in text
+    assert "FlowNetS with 9,820 samples is its network of 1,964." in text
+    session.network("flownets-05-n19640")
+    found = networks_by_samples(session, CONTENDERS["flownets"])
+    assert found == {196: 196, 1_964: 1_964, 9_820: 1_964, 19_640: 19_640}

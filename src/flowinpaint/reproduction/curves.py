@@ -23,6 +23,7 @@ from flowinpaint.reproduction.study import (
     OURS,
     SAMPLE_COUNTS,
     TESTED_DENSITIES,
+    Contender,
     network_at,
 )
 from flowinpaint.reproduction.style import GREY, curve, render
@@ -89,12 +90,15 @@ def figure_density(session: Session) -> Report:
 def figure_data(session: Session) -> Report:
     """Networks that saw fewer different samples in as much training."""
     chosen = session.contenders(FAMILIES)
-    entrants = {n: [session.entrant(c, MIDDLE, samples=n) for c in chosen] for n in SAMPLE_COUNTS}
+    trained_on = {(c.name, n): k for c in chosen for n, k in networks_by_samples(session, c).items()}
     eed = [session.entrant(c, MIDDLE) for c in session.contenders([_EED])]
-    means = {n: session.means(session.square, [*own, *eed]) for n, own in entrants.items()}
+    means = {}
+    for n in SAMPLE_COUNTS:
+        own = [session.entrant(c, MIDDLE, samples=trained_on[c.name, n]) for c in chosen]
+        means[n] = session.means(session.square, [*own, *eed])
     curves = curves_of(means, SAMPLE_COUNTS)
     texts = [f"{n:,}" for n in SAMPLE_COUNTS]
-    networks = [network_at(c.family, MIDDLE, n) for c in chosen for n in SAMPLE_COUNTS]
+    networks = [network_at(c.family, MIDDLE, trained_on[c.name, n]) for c in chosen for n in SAMPLE_COUNTS]
     paragraphs = [
         "# Figure 3, left: fewer training samples",
         "EPE (px) at 5 % of networks that were trained on so many different samples, over and over, for as long as the "
@@ -104,11 +108,31 @@ def figure_data(session: Session) -> Report:
         *_standings(curves, "samples", texts),
         *_loss_by_fewer(curves),
         *_unlimited(session, networks),
+        *(f"{label(c)} with {n:,} samples is its network of {k:,}." for (c, n), k in trained_on.items() if k != n),
         *provenance(session, session.square, means[SAMPLE_COUNTS[-1]], networks),
     ]
     rows = _rows(curves, "samples")
     pictures = _pictures(session, curves, "distinct training samples", texts)
     return Report("figure-data", rows, paragraphs, pictures, "EPE over the number of training samples")
+
+
+def networks_by_samples(session: Session, contender: Contender) -> dict[int, int]:
+    """For each number of samples, that of the network to take; networks that are missing are trained.
+
+    A training that is over before a sample comes a second time would have been the same with more of them. So such a
+    network is taken for more samples too, unless there is one of their own.
+    """
+    found: dict[int, int] = {}
+    enough = 0
+    for n in SAMPLE_COUNTS:
+        name = network_at(contender.family, MIDDLE, n)
+        trained = session.shelf.find(name)
+        if trained is None and not enough:
+            trained = session.network(name, train=not session.obstacle(contender.name))
+        found[n] = enough if trained is None and enough else n
+        if trained is not None and trained.unlimited:
+            enough = enough or n
+    return found
 
 
 def curves_of(means: Mapping[Any, Means], places: Sequence[float]) -> Curves:
@@ -182,18 +206,13 @@ def _standings(curves: Curves, corner: str, texts: Sequence[str]) -> list[str]:
 
 def _unlimited(session: Session, networks: Sequence[str]) -> list[str]:
     """The networks whose training was over before a sample came a second time."""
-    names = []
-    for name in networks:
-        found = session.shelf.find(name)
-        if found is not None and found.training is not None:
-            data = found.training.config["data"]
-            if found.training.steps * data["batch"] <= data["distinct"]:
-                names.append(name)
+    trained = {name: session.shelf.find(name) for name in networks}
+    names = [name for name, found in trained.items() if found is not None and found.unlimited]
     if not names:
         return []
     return [
-        "The training of these was over before a sample came a second time, so it is no matter how many there were: "
-        f"{', '.join(names)}."
+        "The training of these was over before a sample came a second time, so with more samples it would have been "
+        f"the same: {', '.join(names)}."
     ]
 
 

@@ -23,7 +23,7 @@ from flowinpaint.reproduction.scale import Budget, Scale, budget_text
 from flowinpaint.reproduction.study import NETWORKS, StudyNetwork
 from flowinpaint.tables import build
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
-from flowinpaint.training.config import ScheduleConfig, TrainingConfig
+from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig
 from flowinpaint.training.config_file import as_tables, check_same_run, read_config
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import Listener, Progress, train
@@ -72,6 +72,14 @@ class Trained:
     def here(self) -> bool:
         """Whether the weights are on this machine."""
         return self.weights.is_file()
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether its training is known to have been over before the first of its generated samples came again."""
+        if self.training is None:
+            return False
+        data = self.training.config["data"]
+        return bool(data["source"] == GENERATED and self.training.steps * data["batch"] <= data["distinct"])
 
 
 @dataclass(frozen=True)
