@@ -31,6 +31,7 @@ from flowinpaint.neural.model_config import NeuroexplicitConfig
 from flowinpaint.neural.network import Network
 from flowinpaint.neural.shipped import check_shipped, shipped_file
 from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model, read_model_config
+from flowinpaint.neural.wgain import WGAINConfig
 from flowinpaint.result import ProgressCallback, Result, Solution
 
 DEFAULT_METHOD = "neuroexplicit"
@@ -96,6 +97,12 @@ NETWORKS = {
         shipped_file("flownets"),
         baseline=True,
     ),
+    "wgain": NeuralMethod(
+        "a network that a critic has taught too, a baseline of the paper",
+        WGAINConfig(),
+        shipped_file("wgain"),
+        baseline=True,
+    ),
 }
 EXPLICIT = {
     "eed": ExplicitMethod("edge-enhancing diffusion: flow edges follow image edges", eed),
@@ -112,7 +119,7 @@ if opencv_peers.available():
     EXPLICIT["opencv-ric"] = ExplicitMethod("OpenCV: robust affine motion per superpixel", opencv_peers.opencv_ric)
 EXTRAS = {"amle": "fast", "opencv-edgeaware": "peers", "opencv-ric": "peers"}
 """The methods that are there with an extra only, and that extra."""
-TO_TRAIN = {"wgain": "wgain-05", "pd": "pd"}
+TO_TRAIN = {"pd": "pd"}
 """Baselines whose weights do not come with the package, and the network of `flowinpaint reproduce` that makes them."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -165,14 +166,14 @@ def square_frames(choice: FrameChoice, scale: Scale, training: DataConfig) -> Fr
     cut = f"the {scale.crop}×{scale.crop} pixels in their middle"
     found: dict[str, tuple[list[AnySample], str]] = {}
     if choice.flyingthings is not None:
-        entries = open_dataset("flyingthings3d", choice.flyingthings, "val", "final").entries
+        entries = _entries("--flyingthings", "flyingthings3d", choice.flyingthings, "val", "final")
         wanted = [entry for entry in entries if {"left", "into_future"} <= set(Path(entry.name).parts)]
         found["FlyingThings3D"] = (
             _layout_samples("FlyingThings3D", wanted),
             f"test split, final pass, left camera, flow into the future, {cut}",
         )
     if choice.sintel is not None:
-        entries = open_dataset("sintel", choice.sintel, render="final").entries
+        entries = _entries("--sintel", "sintel", choice.sintel, None, "final")
         found["Sintel"] = (_layout_samples("Sintel", entries), f"training frames, final pass, {cut}")
     for name, samples in _folders(choice.root).items():
         if not is_kitti(name):
@@ -193,7 +194,7 @@ def wide_frames(choice: FrameChoice, scale: Scale, training: DataConfig) -> Fram
     """The frames of Table 3: KITTI's, whole, or where there are none, wide generated ones."""
     found: dict[str, tuple[list[AnySample], str]] = {}
     if choice.kitti is not None:
-        entries = open_dataset("kitti2015", choice.kitti).entries
+        entries = _entries("--kitti", "kitti2015", choice.kitti)
         found["KITTI2015"] = (_layout_samples("KITTI2015", entries), "training frames, whole")
     for name, samples in _folders(choice.root).items():
         if is_kitti(name):
@@ -253,6 +254,14 @@ def _mask(dataset: str, name: str, case: Case, seed: int, valid: npt.NDArray[np.
 
 def _drawn_kind(case: Case) -> MaskKind:
     return case if isinstance(case, str) else "random"
+
+
+def _entries(option: str, name: str, root: Path, split: str | None = None, render: str | None = None) -> list[Entry]:
+    """The examples of a data set as it is distributed; what is wrong with it is said of the option that names it."""
+    try:
+        return list(open_dataset(name, root, split, render).entries)
+    except InputError as error:
+        raise type(error)(re.sub("^root:", f"{option}:", str(error))) from error
 
 
 def _layout_samples(dataset: str, entries: Sequence[Entry]) -> list[AnySample]:
