@@ -76,6 +76,9 @@ def test_times_of_another_machine_stand_beside(make_session: MakeSession, tmp_pa
     assert "| 1.25 | *17.57* |" in table
     report = figure_cost(session)
     assert sum(row.get("machine") == "A GPU" for row in report.rows) == 2
+    measured = report.paragraphs[-1].splitlines()
+    assert len(measured) == 2
+    assert measured[1].startswith("- A field of 32×32 with 5 % given, on cuda (A GPU); flowinpaint ")
     assert report.pictures is not None
     assert report.pictures().keys() == {".png", ".svg"}
 

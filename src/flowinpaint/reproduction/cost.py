@@ -17,7 +17,7 @@ from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.neural.kinds import ModelConfig
 from flowinpaint.neural.pd_config import paper_pd_config
 from flowinpaint.reproduction.ordering import compare
-from flowinpaint.reproduction.report import Report, provenance
+from flowinpaint.reproduction.report import Report
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.study import (
     CONTENDERS,
@@ -97,7 +97,8 @@ def figure_cost(session: Session) -> Report:
         "## Smaller and faster than Ours",
         _comparisons(costs),
         *_skipped(session),
-        *provenance(session, None, None, ()),
+        "## What was measured",
+        _measured(costs),
     ]
     pictures = None
     if can_plot():
@@ -261,6 +262,17 @@ def _reckoned(costs: Sequence[Cost]) -> list[str]:
 def _skipped(session: Session) -> list[str]:
     reasons = {c.label: reason for c in session.contenders() if (reason := session.obstacle(c.name))}
     return ["\n".join(f"- {name} was not timed here: {reason}." for name, reason in reasons.items())] if reasons else []
+
+
+def _measured(costs: Sequence[Cost]) -> str:
+    """On which machines and by which software, a line for each."""
+    times = [time for cost in costs for time in cost.times]
+    lines = [
+        f"- A field of {time.size}×{time.size} with {100 * time.density:g} % given, on {time.device} ({time.machine}); "
+        f"flowinpaint {time.version}, torch {time.torch}."
+        for time in times
+    ]
+    return "\n".join(dict.fromkeys(lines))
 
 
 def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:

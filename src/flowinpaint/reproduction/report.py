@@ -89,19 +89,16 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def provenance(session: Session, frames: FrameSet | None, means: Means | None, networks: Iterable[str]) -> list[str]:
+def provenance(session: Session, frames: FrameSet, means: Means | None, networks: Iterable[str]) -> list[str]:
     """Paragraphs on what was measured, how networks were trained, and what is missing."""
-    parts = ["## What was measured"]
-    lines = []
-    if frames is not None:
-        lines += [f"- **{name}**, {text}." for name, text in frames.about.items()]
-        drawn = (
-            f"masks are files of the frames where there are any, and drawn by the seed {session.machine.seed} otherwise"
-        )
-        lines.append(f"- What is given is a share of all pixels, drawn among those with ground truth; {drawn}.")
-        lines.append("- EPE (px) is over all pixels with ground truth, the given ones included, as in the paper.")
-    lines.append(f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.")
-    parts.append("\n".join(lines))
+    drawn = f"masks are files of the frames where there are any, and drawn by the seed {session.machine.seed} otherwise"
+    lines = [
+        *(f"- **{name}**, {text}." for name, text in frames.about.items()),
+        f"- What is given is a share of all pixels, drawn among those with ground truth; {drawn}.",
+        "- EPE (px) is over all pixels with ground truth, the given ones included, as in the paper.",
+        f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.",
+    ]
+    parts = ["## What was measured", "\n".join(lines)]
     if means is not None and means.failures:
         parts.append("\n".join(_failures(means)))
     if session.left_out:
