@@ -143,8 +143,8 @@ def unknown_method(argument: str, method: str) -> InputError:
         network = TO_TRAIN[method]
         return InputError(
             f"{argument}: {method!r} was given; its weights do not come with the package. 'flowinpaint reproduce "
-            f"networks --only {network}' trains it, in minutes on a GPU, and then "
-            f"reproduction/networks/{network}/model{WEIGHTS_SUFFIX} is taken."
+            f"networks --only {network}' trains it, in minutes on a GPU; then give the path of what it leaves, "
+            f"reproduction/networks/{network}/model{WEIGHTS_SUFFIX}."
         )
     return InputError(
         f"{argument}: {method!r} was given; {', '.join(methods())} or the path of a {WEIGHTS_SUFFIX} file is taken."

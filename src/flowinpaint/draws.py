@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from flowinpaint.errors import InputError
+
 _GOLDEN = -0x61C8864680B583EB
 """2⁶⁴ divided by the golden ratio, odd, as a signed number: torch's integers wrap around."""
 MIX = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
@@ -22,6 +24,13 @@ _UNIT = 2.0**-24
 _NUMBERS = 64
 _STREAMS = 64
 """Streams of up to so many numbers are made so many at a time: a scene wants hundreds, each of them little work."""
+
+
+def check_seed(seed: int) -> int:
+    """The seed; InputError unless it is a whole number for which no other one draws the same."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise InputError(f"seed: {seed!r} was given; a whole number from 0 to 2⁶³ - 1 is taken.")
+    return seed
 
 
 class Draws:

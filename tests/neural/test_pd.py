@@ -238,7 +238,9 @@ def refusal(fields: dict[str, Any]) -> str:
     return rf"^{next(iter(fields))}: .* (is|are) taken\.$"
 
 
-@pytest.mark.parametrize("parameters", [{"sampling_steps": 0}, {"resampling_steps": 1.5}, {"seed": "x"}, {"lam": 1}])
+@pytest.mark.parametrize(
+    "parameters", [{"sampling_steps": 0}, {"resampling_steps": 1.5}, {"seed": "x"}, {"seed": -1}, {"lam": 1}]
+)
 def test_bad_parameters_are_refused(model: PD, parameters: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=rf"^{next(iter(parameters))}: "):
         model.complete(*problem(1, 2, 8, 8), **parameters)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -39,6 +41,12 @@ def test_the_seed_decides_and_only_where_nothing_is_known() -> None:
     full = torch.ones_like(mask)
     generated = [network.generate(image, full, flow, noise_for(flow, Draws(torch.arange(2), s))) for s in (1, 2)]
     assert torch.equal(*generated)
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", True, None, -1, 2**63])
+def test_seeds_that_are_none_are_refused(seed: Any) -> None:
+    with pytest.raises(InputError, match=r"^seed: .* was given; a whole number from 0 to 2⁶³ - 1 is taken\.$"):
+        WGAIN(SMALL).complete(*inputs(2, 24, 24), seed=seed)
 
 
 def test_what_is_not_known_has_no_influence() -> None:

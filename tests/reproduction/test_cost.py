@@ -13,6 +13,7 @@ from flowinpaint.neural.flownets import FlowNetSConfig
 from flowinpaint.neural.kinds import ModelConfig
 from flowinpaint.neural.wgain import WGAINConfig
 from flowinpaint.reproduction import cost
+from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.cost import cost_table, figure_cost, measure_costs
 from flowinpaint.reproduction.scale import Scale
 from flowinpaint.reproduction.session import Session
@@ -98,6 +99,28 @@ def test_on_a_cpu_pd_is_not_timed_at_the_papers_scale_unless_asked_for(
     assert make_session(scale=paper, methods=("pd",)).obstacle("pd") == ""
 
 
+@pytest.mark.usefixtures("timed")
+def test_without_networks_nothing_is_said_of_them(make_session: MakeSession, tmp_path: Path) -> None:
+    report = figure_cost(make_session(methods=("eed",)))
+    text = "\n".join(report.paragraphs)
+    assert "| EED | – | – |" in text
+    assert "Smaller and faster" not in text
+    assert "1,311,635" not in text
+    assert report.pictures is not None
+    assert report.pictures().keys() == {".png", ".svg"}
+
+
+@pytest.mark.usefixtures("timed")
+def test_times_of_another_size_are_left_out_and_that_is_told(make_session: MakeSession, tmp_path: Path) -> None:
+    own = measure_costs(make_session(methods=("eed",)))
+    other = tmp_path / "gpu.json"
+    write_times(other, [replace(own[0].times[0], machine="A GPU", size=384)])
+    told: list[str] = []
+    found = measure_costs(make_session(methods=("eed",), times=(other,), audience=Audience(note=told.append)))
+    assert found == own
+    assert told == ["--times: what it has is left out, since it is of other methods or sizes than 32×32."]
+
+
 def test_a_time_is_of_so_many_calls(scale: Scale) -> None:
     timing = measure_time(FlowNetSConfig(width=2), {}, 32, 0.05, torch.device("cpu"), 3)
     assert timing.calls >= 3
@@ -133,7 +156,7 @@ def test_a_time_that_is_reckoned_is_marked(make_session: MakeSession, tmp_path: 
     pd = next(c for c in own if c.name == "pd")
     write_times(other, [replace(pd.times[0], machine="A GPU", milliseconds=1234.5, share=0.125)])
     session = make_session(times=(other,))
-    assert "≈ 1,234.50" in cost_table(measure_costs(session))
+    assert "| ≈ 1,230 |" in cost_table(measure_costs(session))
     assert any("12 % were run on A GPU" in paragraph for paragraph in figure_cost(session).paragraphs)
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.draws import Draws, normal_field
+from flowinpaint.draws import Draws, check_seed, normal_field
 from flowinpaint.errors import InputError
 from flowinpaint.integers import ceil_div
 from flowinpaint.neural.channel_pairs import PAIR, from_pairs, pairs_of, repeated, to_pairs
@@ -74,7 +74,8 @@ class PD(Network):
 
         sampling_steps, resampling_steps: of each stage; None for the configuration's.
         """
-        _check_parameters(parameters, seed)
+        _check_parameters(parameters)
+        check_seed(seed)
         self.check(image, mask, flow)
         plans = self._plans(sampling_steps, resampling_steps)
         B, C, H, W = flow.shape
@@ -240,9 +241,7 @@ def _unknown_outside(known: Tensor, extended: Tensor) -> Tensor:
     return F.pad(known, (0, width - W, 0, height - H))
 
 
-def _check_parameters(parameters: dict[str, Any], seed: int) -> None:
+def _check_parameters(parameters: dict[str, Any]) -> None:
     if parameters:
         taken = "sampling_steps, resampling_steps, seed"
         raise InputError(f"{next(iter(parameters))}: it was given; the parameters {taken} are taken.")
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise InputError(f"seed: {seed!r} was given; a whole number is taken.")

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from flowinpaint.draws import Draws
+from flowinpaint.draws import Draws, check_seed
 from flowinpaint.errors import InputError
 from flowinpaint.neural.channel_pairs import PAIR, from_pairs, repeated, to_pairs
 from flowinpaint.neural.colours import Colours
@@ -93,9 +93,10 @@ class WGAIN(Network):
         self, image: Tensor, mask: Tensor, flow: Tensor, progress: ProgressCallback | None = None, **parameters: Any
     ) -> Filled:
         """What the generator makes with the noise of a seed, the known vectors put in."""
+        seed = check_seed(parameters.get("seed", 0))
         self.check(image, mask, flow)
         samples = torch.arange(len(flow), device=flow.device)
-        u = self.generate(image, mask, flow, noise_for(flow, Draws(samples, int(parameters.get("seed", 0)))))
+        u = self.generate(image, mask, flow, noise_for(flow, Draws(samples, seed)))
         return Filled(torch.where(mask > 0, flow, u.to(flow.dtype)), None)
 
     def generate(self, image: Tensor, mask: Tensor, flow: Tensor, noise: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -90,12 +90,10 @@ def figure_cost(session: Session) -> Report:
         "no times of methods without a network, nor of `neuroexplicit` and `neuroexplicit-paper`, which come with the "
         "package and take more steps than Ours. AMLE runs on the CPU wherever it is called.",
         cost_table(costs),
-        "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
-        "network here has not.",
+        *_about_ours(costs),
         *_about_pd(costs),
         *_reckoned(costs),
-        "## Smaller and faster than Ours",
-        _comparisons(costs),
+        *_comparisons(costs),
         *_skipped(session),
         "## What was measured",
         _measured(costs),
@@ -112,6 +110,7 @@ def measure_costs(session: Session) -> list[Cost]:
     path = session.out / TIMES
     own = read_times(path) if path.is_file() else []
     others = [time for file in session.times for time in read_times(file)]
+    taken = 0
     costs = []
     for name, method in _methods(session).items():
         model = method.config or method.contender
@@ -124,10 +123,14 @@ def measure_costs(session: Session) -> list[Cost]:
             own = [*own, *known]
             write_times(path, own)
         elsewhere = [time for time in others if (time.name, time.model, time.size) == (name, wanted.model, wanted.size)]
+        taken += len(elsewhere)
         times = tuple(_by_machine([*known, *elsewhere]))
         paper = CONTENDERS[method.contender].paper
         count = 0 if method.config is None else count_parameters(method.config)
         costs.append(Cost(name, method.label, paper if paper in PAPER_COSTS else "", method.contender, count, times))
+    if others and not taken:
+        size = f"{session.scale.crop}×{session.scale.crop}"
+        session.tell_once(f"--times: what it has is left out, since it is of other methods or sizes than {size}.")
     return costs
 
 
@@ -154,34 +157,46 @@ def cost_table(costs: Sequence[Cost]) -> str:
 def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:
     """Bars of parameters and of milliseconds, both logarithmic: first what is measured here, then the paper's."""
     learned = [cost for cost in costs if cost.parameters]
-    parameters, times = figure.subplots(1, 2, width_ratios=(max(1, len(learned)), len(costs)))
-    machines = _machines(costs)
-    sizes = {"here": [float(cost.parameters) for cost in learned]}
-    papers = [float(cost.printed.parameters) if cost.printed else 0.0 for cost in learned]
-    _bars(parameters, learned, sizes | {_PAPER: papers}, "learned parameters")
-    measured: dict[str, list[float]] = {}
-    for machine in machines:
-        by_cost = [next((t.milliseconds for t in cost.times if t.machine == machine), 0.0) for cost in costs]
-        measured[machine] = by_cost
-    papers = [cost.printed.milliseconds if cost.printed else 0.0 for cost in costs]
-    _bars(times, costs, measured | {_PAPER: papers}, "milliseconds a call")
+    sizes = {"here": {c.name: _Bar(c.parameters) for c in learned}}
+    papers = {c.name: _Bar(c.printed.parameters) for c in learned if c.printed}
+    panels = [("learned parameters", learned, sizes | {_PAPER: papers})]
+    measured = {
+        machine: {c.name: _Bar(t.milliseconds, t.share < 1) for c in costs for t in c.times if t.machine == machine}
+        for machine in _machines(costs)
+    }
+    papers = {c.name: _Bar(c.printed.milliseconds) for c in costs if c.printed}
+    panels.append(("milliseconds a call", list(costs), measured | {_PAPER: papers}))
+    drawn = [(title, own, groups) for title, own, groups in panels if any(groups.values())]
+    grid = figure.subplots(1, len(drawn), width_ratios=[len(own) for _, own, _ in drawn], squeeze=False)
+    for axes, (title, own, groups) in zip(grid[0], drawn, strict=True):
+        _bars(axes, own, {name: values for name, values in groups.items() if values}, title)
 
 
-def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, list[float]], title: str) -> None:
+class _Bar(NamedTuple):
+    """A value to draw, and whether it is reckoned from a part."""
+
+    value: float
+    reckoned: bool = False
+
+
+def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, dict[str, _Bar]], title: str) -> None:
+    """A bar for each method of each group, its value written upright above it, where neighbours do not meet."""
     width = 0.8 / len(groups)
-    there = [[name for name, values in groups.items() if values[i]] for i in range(len(costs))]
     for place, (name, values) in enumerate(groups.items()):
         strength = 0.3 if name == _PAPER else 1.0 - 0.3 * place
-        for i, (cost, value) in enumerate(zip(costs, values, strict=True)):
-            if not value:
+        for i, cost in enumerate(costs):
+            if cost.name not in values:
                 continue
+            value, reckoned = values[cost.name]
             look = LOOKS[cost.look]
-            x = i + (there[i].index(name) - (len(there[i]) - 1) / 2) * width
+            there = [other for other, own in groups.items() if cost.name in own]
+            x = i + (there.index(name) - (len(there) - 1) / 2) * width
             hatch = "//" if name == _PAPER else ""
             axes.bar(
                 x, value, width * 0.92, color=(look.colour, strength), edgecolor=look.colour, hatch=hatch, linewidth=0.6
             )
-            axes.annotate(_short(value), (x, value), (0, 2), textcoords="offset points", ha="center", fontsize=6.5)
+            text = f"{'≈ ' if reckoned else ''}{_short(value)}"
+            axes.annotate(text, (x, value), (0, 3), textcoords="offset points", ha="center", fontsize=6.5, rotation=90)
         axes.bar(
             0, 0, color=("#555555", strength), edgecolor="#555555", hatch="//" if name == _PAPER else "", label=name
         )
@@ -190,7 +205,7 @@ def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, list[float]], tit
     axes.set_xticks(range(len(costs)), labels, rotation=30, ha="right", rotation_mode="anchor")
     axes.grid(axis="x", visible=False)
     axes.set_title(title)
-    axes.margins(y=0.12)
+    axes.margins(y=0.2)
     axes.legend(loc="upper left", fontsize=7)
 
 
@@ -213,10 +228,12 @@ def _methods(session: Session) -> dict[str, Timed]:
     return found
 
 
-def _comparisons(costs: Sequence[Cost]) -> str:
+def _comparisons(costs: Sequence[Cost]) -> list[str]:
     """Which networks are smaller and which are faster than ours, here and in the paper."""
     trained = [cost for cost in costs if cost.printed and cost.name != PAPER_SIZED_PD]
     base = next((cost.label for cost in trained if cost.name == OURS), "")
+    if not base:
+        return []
     figures: dict[str, tuple[dict[str, float | None], dict[str, float | None]]] = {
         "parameters": (
             {c.label: c.parameters for c in trained},
@@ -231,7 +248,17 @@ def _comparisons(costs: Sequence[Cost]) -> str:
     for name, (here, paper) in figures.items():
         found = compare(here, paper, base)
         rows.append([name, ", ".join(found.here.ahead) or "–", ", ".join(found.here.behind) or "–", found.verdict])
-    return markdown_table(["figure", "less than Ours", "more", "as in the paper"], rows, words=range(4))
+    table = markdown_table(["figure", "less than Ours", "more", "as in the paper"], rows, words=range(4))
+    return ["## Smaller and faster than Ours", table]
+
+
+def _about_ours(costs: Sequence[Cost]) -> list[str]:
+    if not any(cost.name == OURS for cost in costs):
+        return []
+    return [
+        "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
+        "network here has not."
+    ]
 
 
 def _about_pd(costs: Sequence[Cost]) -> list[str]:
@@ -244,7 +271,7 @@ def _about_pd(costs: Sequence[Cost]) -> list[str]:
 
 
 def _milliseconds(time: InferenceTime) -> str:
-    return f"{'' if time.share == 1 else '≈ '}{time.milliseconds:,.2f}"
+    return f"{time.milliseconds:,.2f}" if time.share == 1 else f"≈ {float(f'{time.milliseconds:.3g}'):,.0f}"
 
 
 def _reckoned(costs: Sequence[Cost]) -> list[str]:

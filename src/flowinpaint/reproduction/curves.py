@@ -101,8 +101,8 @@ def figure_data(session: Session) -> Report:
     networks = [network_at(c.family, MIDDLE, trained_on[c.name, n]) for c in chosen for n in SAMPLE_COUNTS]
     paragraphs = [
         "# Figure 3, left: fewer training samples",
-        "EPE (px) at 5 % of networks that were trained on so many different samples, over and over, for as long as the "
-        f"others; masks are new each time. EED is not trained. {_NO_NUMBERS}",
+        "EPE (px) at 5 % of networks that were trained on so many different samples, again and again, as long as each "
+        f"other; masks are new each time. EED is not trained. {_NO_NUMBERS}",
         *_value_tables(curves, "samples", texts),
         "The paper's text says that Ours is ahead of all others however few samples there are, and barely loses by it.",
         *_standings(curves, "samples", texts),
@@ -223,7 +223,7 @@ def _loss_by_fewer(curves: Curves) -> list[str]:
         for method in curves.methods:
             fewest, most = curves.values[method, dataset][0], curves.values[method, dataset][-1]
             if CONTENDERS[method].family and fewest is not None and most:
-                lines.append(f"- {dataset}, {label(method)}: {100 * (fewest / most - 1):+.1f} %.")
+                lines.append(f"- {dataset}, {label(method)}: {100 * (fewest / most - 1):+z.1f} %.")
     fewer, all_of_them = f"{SAMPLE_COUNTS[0]:,}", f"{SAMPLE_COUNTS[-1]:,}"
     return [f"The error with {fewer} samples, compared with {all_of_them}:", "\n".join(lines)] if lines else []
 

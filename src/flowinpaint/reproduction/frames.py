@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -209,7 +210,7 @@ def left_out_folders(choice: FrameChoice) -> list[str]:
     """The data sets below the root that hold no flow, and so have no place in a table."""
     if choice.root is None:
         return []
-    return sorted({sample.dataset for sample in find_samples(choice.root) if TRUTHS[sample.truth] != FLOW_CHANNELS})
+    return sorted({sample.dataset for sample in _found_below(choice.root) if TRUTHS[sample.truth] != FLOW_CHANNELS})
 
 
 def is_kitti(dataset: str) -> bool:
@@ -257,9 +258,22 @@ def _drawn_kind(case: Case) -> MaskKind:
 
 
 def _entries(option: str, name: str, root: Path, split: str | None = None, render: str | None = None) -> list[Entry]:
-    """The examples of a data set as it is distributed; what is wrong with it is said of the option that names it."""
-    try:
+    """The examples of a data set as it is distributed."""
+    with _said_of(option):
         return list(open_dataset(name, root, split, render).entries)
+
+
+def _found_below(root: Path) -> list[Sample]:
+    """The samples in folders below a root."""
+    with _said_of("--root"):
+        return find_samples(root)
+
+
+@contextmanager
+def _said_of(option: str) -> Iterator[None]:
+    """What is wrong with a root is said of the option that names it."""
+    try:
+        yield
     except InputError as error:
         raise type(error)(re.sub("^root:", f"{option}:", str(error))) from error
 
@@ -279,7 +293,7 @@ def _generated(name: str, count: int, size: Size, training: DataConfig, bank: st
 def _folders(root: Path | None) -> dict[str, list[Sample]]:
     """The samples with flow below a root, by data set."""
     found: dict[str, list[Sample]] = {}
-    for sample in [] if root is None else find_samples(root):
+    for sample in [] if root is None else _found_below(root):
         if TRUTHS[sample.truth] == FLOW_CHANNELS:
             found.setdefault(sample.dataset, []).append(sample)
     return found

@@ -98,10 +98,20 @@ class Orders:
     train: bool = True
 
     def __post_init__(self) -> None:
-        if self.models is not None and not self.models.is_dir():
-            raise InputError(f"--models: {self.models} is no folder; one with files NAME{WEIGHTS_SUFFIX} is taken.")
+        if self.models is not None:
+            self._check_models(self.models)
         if self.bank is not None and not Path(self.bank).is_file():
             raise MissingFileError(f"--bank: {self.bank}: there is no such file.")
+
+    @staticmethod
+    def _check_models(folder: Path) -> None:
+        if not folder.is_dir():
+            raise InputError(f"--models: {folder} is no folder; one with files NAME{WEIGHTS_SUFFIX} is taken.")
+        if not any(path.stem in NETWORKS for path in folder.iterdir()):
+            raise InputError(
+                f"--models: {folder} holds no network of a reproduction; files NAME{WEIGHTS_SUFFIX} are taken, or "
+                f"folders NAME, of {', '.join(NETWORKS)}."
+            )
 
 
 class NetworkShelf:

@@ -134,18 +134,18 @@ class Session:
         try:
             return self.shelf.get(name)
         except NotFiniteError as error:
-            self.left_out[name] = f"its training failed: {error}"
-            self.tell_once(f"{name} is left out: {self.left_out[name]}")
+            self.left_out[name] = f"its training failed: {str(error).rstrip('.')}"
+            self.tell_once(f"{name} is left out: {self.left_out[name]}.")
             return None
 
     def measure(self, frames: FrameSet, entrants: Iterable[Entrant | None]) -> list[Outcome]:
-        """What becomes of frames; a contender of whom nothing is known is left out with a note."""
+        """What becomes of frames; a contender or network of which nothing is known is left out with a note."""
         there = [entrant for entrant in entrants if entrant is not None]
         outcomes = measure(frames, there, self.ledger, self.machine, self.audience, self._keep_field)
         known = {outcome.column for outcome in outcomes}
         for name in [name for name in self.left_out if name in known]:
             del self.left_out[name]  # another machine has run it
-        for name in (name for name in self.left_out if name in CONTENDERS):
+        for name in self.left_out if outcomes else ():
             self.tell_once(f"{name} is left out: {self.left_out[name]}.")
         return outcomes
 
