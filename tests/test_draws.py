@@ -1,11 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowinpaint.draws import Draws, _hash, normal_field
+from flowinpaint.draws import Draws, _hash, check_seed, normal_field
 
 NUMBERS = torch.arange(400)
 
@@ -111,3 +112,8 @@ def test_a_key_is_the_stream_itself() -> None:
     expected, key = direct.normal((7, 20)), keyed.key()
     assert torch.equal(normal_field(key, (7, 20)), expected)
     assert torch.equal(direct.uniform((3,)), keyed.uniform((3,)))
+
+
+def test_seeds_may_be_whole_numbers_of_any_library() -> None:
+    assert [check_seed(seed) for seed in (0, 2**63 - 1, np.int64(7))] == [0, 2**63 - 1, 7]
+    assert type(check_seed(np.uint8(3))) is int

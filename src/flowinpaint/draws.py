@@ -8,7 +8,9 @@ finaliser of SplitMix64 (Steele, Lea and Flood, 2014) over a counter.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -26,11 +28,12 @@ _STREAMS = 64
 """Streams of up to so many numbers are made so many at a time: a scene wants hundreds, each of them little work."""
 
 
-def check_seed(seed: int) -> int:
-    """The seed; InputError unless it is a whole number for which no other one draws the same."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+def check_seed(seed: SupportsIndex) -> int:
+    """The seed; InputError unless it is a whole number, of any library, for which no other one draws the same."""
+    value = operator.index(seed) if hasattr(seed, "__index__") and not isinstance(seed, bool) else -1
+    if not 0 <= value < 2**63:
         raise InputError(f"seed: {seed!r} was given; a whole number from 0 to 2⁶³ - 1 is taken.")
-    return seed
+    return value
 
 
 class Draws:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from flowinpaint import api
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation import speed
 from flowinpaint.neural.flownets import FlowNetSConfig
@@ -100,7 +101,7 @@ def test_on_a_cpu_pd_is_not_timed_at_the_papers_scale_unless_asked_for(
 
 
 @pytest.mark.usefixtures("timed")
-def test_without_networks_nothing_is_said_of_them(make_session: MakeSession, tmp_path: Path) -> None:
+def test_without_networks_nothing_is_said_of_them(make_session: MakeSession) -> None:
     report = figure_cost(make_session(methods=("eed",)))
     text = "\n".join(report.paragraphs)
     assert "| EED | – | – |" in text
@@ -108,6 +109,16 @@ def test_without_networks_nothing_is_said_of_them(make_session: MakeSession, tmp
     assert "1,311,635" not in text
     assert report.pictures is not None
     assert report.pictures().keys() == {".png", ".svg"}
+
+
+def test_where_nothing_can_be_timed_the_reason_is_told_and_nothing_drawn(
+    make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(api.EXPLICIT, "amle", raising=False)
+    report = figure_cost(make_session(methods=("amle",)))
+    assert report.pictures is None
+    assert "- AMLE was not timed here: it needs numba, the extra 'fast'." in report.paragraphs
+    assert not any("What was measured" in paragraph for paragraph in report.paragraphs)
 
 
 @pytest.mark.usefixtures("timed")

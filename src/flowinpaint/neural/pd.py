@@ -75,7 +75,7 @@ class PD(Network):
         sampling_steps, resampling_steps: of each stage; None for the configuration's.
         """
         _check_parameters(parameters)
-        check_seed(seed)
+        seed = check_seed(seed)
         self.check(image, mask, flow)
         plans = self._plans(sampling_steps, resampling_steps)
         B, C, H, W = flow.shape

@@ -48,6 +48,13 @@ _SIZE = (13.0, 3.8)
 _PAPER = "paper"
 PAPER_SIZED_PD = "pd-paper"
 """PD with as many parameters as the paper's; what is trained here is smaller."""
+_REMARKS = {
+    OURS: "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
+    "network here has not.",
+    PAPER_SIZED_PD: "The paper's PD is larger than the one that is trained here; `PD, paper's size` has about as many "
+    "parameters, and was not trained, since weights do not change the time.",
+}
+"""What is to be said of a method where it has a place in the table."""
 
 
 @dataclass(frozen=True)
@@ -90,16 +97,14 @@ def figure_cost(session: Session) -> Report:
         "no times of methods without a network, nor of `neuroexplicit` and `neuroexplicit-paper`, which come with the "
         "package and take more steps than Ours. AMLE runs on the CPU wherever it is called.",
         cost_table(costs),
-        *_about_ours(costs),
-        *_about_pd(costs),
+        *(_REMARKS[cost.name] for cost in costs if cost.name in _REMARKS),
         *_reckoned(costs),
         *_comparisons(costs),
         *_skipped(session),
-        "## What was measured",
-        _measured(costs),
+        *_measured(costs),
     ]
     pictures = None
-    if can_plot():
+    if can_plot() and any(cost.parameters or cost.times for cost in costs):
         pictures = partial(render, partial(draw_costs, costs=costs), _SIZE, session.scale.rehearsal)
     return Report("figure-cost", _rows(costs), paragraphs, pictures, "Parameters and milliseconds, logarithmic bars")
 
@@ -252,24 +257,6 @@ def _comparisons(costs: Sequence[Cost]) -> list[str]:
     return ["## Smaller and faster than Ours", table]
 
 
-def _about_ours(costs: Sequence[Cost]) -> list[str]:
-    if not any(cost.name == OURS for cost in costs):
-        return []
-    return [
-        "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
-        "network here has not."
-    ]
-
-
-def _about_pd(costs: Sequence[Cost]) -> list[str]:
-    if not any(cost.name == PAPER_SIZED_PD for cost in costs):
-        return []
-    return [
-        "The paper's PD is larger than the one that is trained here; `PD, paper's size` has about as many parameters, "
-        "and was not trained, since weights do not change the time."
-    ]
-
-
 def _milliseconds(time: InferenceTime) -> str:
     return f"{time.milliseconds:,.2f}" if time.share == 1 else f"≈ {float(f'{time.milliseconds:.3g}'):,.0f}"
 
@@ -291,15 +278,15 @@ def _skipped(session: Session) -> list[str]:
     return ["\n".join(f"- {name} was not timed here: {reason}." for name, reason in reasons.items())] if reasons else []
 
 
-def _measured(costs: Sequence[Cost]) -> str:
+def _measured(costs: Sequence[Cost]) -> list[str]:
     """On which machines and by which software, a line for each."""
-    times = [time for cost in costs for time in cost.times]
     lines = [
         f"- A field of {time.size}×{time.size} with {100 * time.density:g} % given, on {time.device} ({time.machine}); "
         f"flowinpaint {time.version}, torch {time.torch}."
-        for time in times
+        for cost in costs
+        for time in cost.times
     ]
-    return "\n".join(dict.fromkeys(lines))
+    return ["## What was measured", "\n".join(dict.fromkeys(lines))] if lines else []
 
 
 def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
