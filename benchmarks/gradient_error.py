@@ -17,8 +17,8 @@ from torch import Tensor
 
 from flowinpaint.api import load_model
 from flowinpaint.data.batch import Batch
-from flowinpaint.neural.kinds import build_network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.networks.registry import build_network
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.config_file import read_config
 from flowinpaint.training.source import scenes_of
 
@@ -58,7 +58,7 @@ def gradient(net: Neuroexplicit, batch: Batch, backend: str, autocast: bool = Fa
     mask = (torch.rand(batch.valid.shape, generator=generator) < DENSITY).to(batch.flow.device)
     net.backend = backend  # type: ignore[assignment]
     with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-        out = net(batch.image, mask, batch.flow)
+        out = net(batch.image, batch.flow, mask)
     found = torch.autograd.grad((out.float() - batch.flow).norm(dim=1).mean(), list(net.parameters()))
     return torch.cat([g.flatten() for g in found])
 

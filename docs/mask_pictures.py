@@ -18,8 +18,8 @@ from flowinpaint.masks import (
     rectangle_hole_mask,
 )
 from flowinpaint.masks.arrays import Mask
-from flowinpaint.sheet import Panel, contact_sheet
-from flowinpaint.viz import draw_given, field_range
+from flowinpaint.viz.colours import draw_given, field_range
+from flowinpaint.viz.sheet import Panel, contact_sheet
 
 COLUMNS = 4
 QUALITY = 55

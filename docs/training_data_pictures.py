@@ -22,7 +22,7 @@ from flowinpaint.data.bank import PictureBank, read_bank
 from flowinpaint.data.folder import find_samples
 from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.statistics import EdgeCounts, count_edges
-from flowinpaint.viz import as_rgb, flow_to_rgb
+from flowinpaint.viz.colours import as_rgb, flow_to_rgb
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
-from flowinpaint.neural.dtm import DiffusionTensorModule
-from flowinpaint.neural.network import Network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.networks.network import Network
+from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 REFERENCE = Path(os.environ.get("FLOWINPAINT_REFERENCE", Path(__file__).resolve().parents[2] / "shared"))
 """Outputs of other programs (golden/) and real frames (realflow/); not part of the repository."""

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.neural import dtm as module
-from flowinpaint.neural.dtm import DiffusionTensorModule
+from flowinpaint.neuroexplicit import dtm as module
+from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
 
 
 class _Round(torch.autograd.Function):

@@ -14,8 +14,8 @@ import flowinpaint as fi
 from flowinpaint import api
 from flowinpaint.api import EXPLICIT, TO_TRAIN
 from flowinpaint.data.scene import sample_scene
-from flowinpaint.neural.network import Network
-from flowinpaint.neural.weights import read_model
+from flowinpaint.networks.network import Network
+from flowinpaint.networks.weights import read_model
 from flowinpaint.reproduction.study import NETWORKS
 from helpers import FLOW_AWARE
 

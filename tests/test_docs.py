@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flowinpaint import api
-from flowinpaint.explicit import opencv_peers
+from flowinpaint.methods import opencv as opencv_peers
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

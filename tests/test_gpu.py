@@ -13,8 +13,8 @@ from flowinpaint.data.scene import sample_scene
 from flowinpaint.diffusion.fsi import fsi_cycle
 from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import divergence
-from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import random_graph
 
 pytestmark = pytest.mark.gpu
@@ -39,7 +39,7 @@ def test_models_agree(ablation: dict[str, bool]) -> None:
     image, flow = torch.rand(2, 3, 75, 90), 5 * torch.randn(2, 2, 75, 90)
     mask = torch.rand(2, 1, 75, 90) < 0.05
     with torch.inference_mode():
-        cpu = model(image, mask, flow)
+        cpu = model(image, flow, mask)
         cuda = model.cuda()(image.cuda(), mask.cuda(), flow.cuda()).cpu()
     # Convolutions may run in TF32 there; the fields are some 5 px large.
     assert float((cpu - cuda).abs().mean()) < 0.02
@@ -171,9 +171,9 @@ def test_padded_channels_in_half_precision_and_compiled_parts_agree(decoder_kern
     image, flow = torch.rand(2, 3, 64, 96), 5 * torch.randn(2, 2, 64, 96)
     mask = torch.rand(2, 1, 64, 96) < 0.05
     with torch.inference_mode():
-        expected = model(image, mask, flow)
+        expected = model(image, flow, mask)
     model.cuda()
-    on = [x.cuda() for x in (image, mask, flow)]
+    on = [x.cuda() for x in (image, flow, mask)]
     gradients = []
     for compiled in (False, True):
         if compiled:

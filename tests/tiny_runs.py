@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flowinpaint.config_parsing import build
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.batch import Batch
-from flowinpaint.draws import Draws
-from flowinpaint.tables import build
 from flowinpaint.training import source
 from flowinpaint.training.config import DataConfig, TrainingConfig
 from flowinpaint.training.distributed import World

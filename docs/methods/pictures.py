@@ -15,8 +15,8 @@ from flowinpaint.data.scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import endpoint_error
-from flowinpaint.sheet import Panel, contact_sheet
-from flowinpaint.viz import FieldRange, Rgb, colour_field, draw_given, error_map, resized
+from flowinpaint.viz.colours import FieldRange, Rgb, colour_field, draw_given, error_map, resized
+from flowinpaint.viz.sheet import Panel, contact_sheet
 
 METHODS = ("eed", "laplace-beltrami", "amle", "harmonic", "nearest", "opencv-edgeaware", "opencv-ric")
 WORST_ERROR = 4.0

@@ -21,13 +21,13 @@ from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, fl_outliers
-from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.weights import save_model
+from flowinpaint.networks.weights import save_model
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.result import Progress, Result
-from flowinpaint.sheet import preview
 from flowinpaint.version import __version__
-from flowinpaint.viz import error_map, flow_to_rgb
+from flowinpaint.viz.colours import error_map, flow_to_rgb
+from flowinpaint.viz.sheet import preview
 
 __all__ = [
     "FileFormatError",

@@ -16,22 +16,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from flowinpaint import validation
+from flowinpaint import checks
+from flowinpaint.baselines.flownets.module import FlowNetSConfig
+from flowinpaint.baselines.wgain.module import WGAINConfig
 from flowinpaint.diffusion.kernels import kernels_for
 from flowinpaint.errors import InputError
-from flowinpaint.explicit import amle, opencv_peers
-from flowinpaint.explicit.eed import eed
-from flowinpaint.explicit.harmonic import harmonic
-from flowinpaint.explicit.laplace_beltrami import laplace_beltrami
-from flowinpaint.explicit.nearest import nearest
-from flowinpaint.neural.filled import confidence_of, expected_error
-from flowinpaint.neural.flownets import FlowNetSConfig
-from flowinpaint.neural.kinds import ModelConfig
-from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.network import Network
-from flowinpaint.neural.shipped import check_shipped, shipped_file
-from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model, read_model_config
-from flowinpaint.neural.wgain import WGAINConfig
+from flowinpaint.methods import amle
+from flowinpaint.methods import opencv as opencv_peers
+from flowinpaint.methods.eed import eed
+from flowinpaint.methods.harmonic import harmonic
+from flowinpaint.methods.laplace_beltrami import laplace_beltrami
+from flowinpaint.methods.nearest import nearest
+from flowinpaint.networks.network import Network
+from flowinpaint.networks.output import confidence_of, expected_error
+from flowinpaint.networks.registry import ModelConfig
+from flowinpaint.networks.shipped import check_shipped, shipped_file
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX, read_model, read_model_config
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.result import ProgressCallback, Result, Solution
 
 DEFAULT_METHOD = "neuroexplicit"
@@ -197,10 +198,10 @@ def inpaint(
     progress: called during long computations with a `Progress`.
     parameters: those of the method, for example `lam` and `alpha` of "eed", or the `seed` of "wgain" and "pd".
     """
-    flow = validation.check_flow(flow)
-    guide = validation.check_picture(image, flow.shape)
-    known = validation.check_mask(mask, flow)
-    chosen = validation.check_device(device)
+    flow = checks.check_flow(flow)
+    guide = checks.check_picture(image, flow.shape)
+    known = checks.check_mask(mask, flow)
+    chosen = checks.check_device(device)
     check_parameters(method, parameters)
     fill = _filler(method, chosen, parameters, progress)
     with np.errstate(over="ignore"):  # of unknown vectors, which may be anything
@@ -209,7 +210,7 @@ def inpaint(
     start = time.perf_counter()
     # On the device, since numpy takes longer for these few than a GPU for all the rest.
     picture, given, c = (to_batch(x, chosen) for x in (guide, flow, known[..., None]))
-    picture = (picture / validation.full_scale(guide)).expand(-1, 3, -1, -1).contiguous()
+    picture = (picture / checks.full_scale(guide)).expand(-1, 3, -1, -1).contiguous()
     given = torch.where(c > 0, given, 0)
     solution = fill(picture, given, c)
     filled = torch.where(c > 0, given, solution.u.float())
@@ -244,7 +245,7 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
     It takes image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) and flow (B, C, H, W), and returns (B, C, H, W) at any
     size, differentiably but for "pd", which samples.
     """
-    chosen = validation.check_device(device)
+    chosen = checks.check_device(device)
     if _is_path(name_or_path):
         return read_model(name_or_path).to(chosen).eval()
     if str(name_or_path) in TO_TRAIN:
@@ -280,7 +281,7 @@ def _filler(
 
     @torch.inference_mode()
     def run(image: Tensor, f: Tensor, c: Tensor) -> Solution:
-        u, log_error = model.complete(image, c, f, progress, **parameters)
+        u, log_error = model.complete(image, f, c, progress, **parameters)
         error = None if log_error is None else expected_error(log_error, f, c)
         steps = model.iterations(f.shape[-2], f.shape[-1], **parameters)
         return Solution(u, iterations=steps, expected_error=error)

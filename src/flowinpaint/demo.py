@@ -16,7 +16,7 @@ from flowinpaint.io import check_folder_writable, make_folder, write_flow, write
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, fl_outliers
 from flowinpaint.result import Progress
-from flowinpaint.sheet import preview
+from flowinpaint.viz.sheet import preview
 
 
 @dataclass(frozen=True)

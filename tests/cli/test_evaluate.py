@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import flowinpaint as fi
 from flowinpaint import api
 from flowinpaint.cli import app
-from flowinpaint.explicit.nearest import nearest
+from flowinpaint.methods.nearest import nearest
 from flowinpaint.result import Solution
 from frame_folder import make_root
 

@@ -14,9 +14,9 @@ from flowinpaint.cli import speed as speed_command
 from flowinpaint.cli.speed import parse_megapixels, parse_sizes
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation import speed, speed_floor, speed_sizes
-from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.weights import save_model
+from flowinpaint.networks.weights import save_model
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 BASIC = ["--methods", "nearest", "--sizes", "16x24", "--devices", "cpu", "--repeats", "2", "--sides", "8,16"]
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.evaluation import zoom_figure
-from flowinpaint.explicit.nearest import nearest
+from flowinpaint.methods.nearest import nearest
 from flowinpaint.result import Solution
 from frame_folder import make_root
 

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.camera_picture import (
     SMEAR_TAPS,
     Light,
@@ -17,7 +18,6 @@ from flowinpaint.data.camera_picture import (
 )
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.diffusion.tensor import gaussian_blur
-from flowinpaint.draws import Draws
 
 TWO = torch.arange(2)
 

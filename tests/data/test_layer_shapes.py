@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.layer_shapes import (
     BLOB,
     BOX,
@@ -18,7 +19,6 @@ from flowinpaint.data.layer_shapes import (
 )
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.picture_sampling import Pictures
-from flowinpaint.draws import Draws
 from scene_bank import tiny_bank
 
 Y, X = torch.meshgrid(torch.arange(80.0), torch.arange(100.0), indexing="ij")

@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.counter_rng import normal_field
 from flowinpaint.data.camera_picture import smear
 from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.scene_plan import SMOOTH_FIELDS, ScenePlan, draw_plan
 from flowinpaint.data.smooth_noise import SPLINE_GAIN, SmoothNoise
-from flowinpaint.draws import normal_field
 from scene_bank import tiny_bank
 
 scene_gpu = pytest.importorskip("flowinpaint.data.kernels.scene_gpu")
-columns = pytest.importorskip("flowinpaint.data.kernels.scene_gpu_loops")
+columns = pytest.importorskip("flowinpaint.data.kernels.scene_triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 FEW: dict[str, Any] = {"most_objects": 4, "objects": (2, 4), "groups": (2, 4)}
 
@@ -89,7 +89,7 @@ def test_smear_as_the_generator_in_pytorch() -> None:
     numbers[:, columns.SHUTTER.value], numbers[:, columns.DELAY.value] = shutter, delay
     pictures, rows = torch.stack([image, torch.full_like(image, -1)]), torch.full_like(image, -1)
     grid, shape = scene_gpu._tiles(4, 40, 72, 16, 32), (16, 32)
-    loops = scene_gpu.picture_gpu_loops
+    loops = scene_gpu.picture_triton
     loops.fastest_in_rows[grid](flow, numbers, rows, 12.0, 40, 72, *shape)
     loops.smear[grid](pictures, flow, rows, numbers, 12.0, 4, 40, 72, *shape)
     expected = smear(image, flow, shutter, delay, 12.0)

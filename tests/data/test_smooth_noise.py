@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.smooth_noise import SmoothNoise
-from flowinpaint.draws import Draws
 
 
 @pytest.mark.parametrize("spacing", [3, 8, 16])

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import COARSEST_SIDE, Level, build_levels, inner, pad
-from flowinpaint.diffusion.kernels import reference
+from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.stencil import divergence
 from helpers import random_graph
 

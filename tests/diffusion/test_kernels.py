@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import Level, build_levels, pad
-from flowinpaint.diffusion.kernels import kernels_for, reference
+from flowinpaint.diffusion.kernels import kernels_for
+from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from helpers import generator, random_graph
 
 SIZES = [(1, 1), (1, 9), (12, 1), (2, 2), (9, 14), (16, 7), (23, 20)]
@@ -142,7 +143,7 @@ def test_a_forked_process_gets_threads_of_its_own() -> None:
     backend("cpu")
     script = """
 import os, signal, torch
-from flowinpaint.diffusion.kernels import cpu
+from flowinpaint.diffusion.kernels import multigrid_cpu as cpu
 torch.set_num_threads(2)
 done = []
 cpu.for_each(done.append, [1, 2])
@@ -177,7 +178,11 @@ print(solution.residual, hashlib.sha256(solution.u.numpy().tobytes()).hexdigest(
 
 
 def test_without_numba_the_plain_kernels_serve_and_the_extra_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("numba", "flowinpaint.diffusion.kernels.cpu", "flowinpaint.diffusion.kernels.cpu_loops"):
+    for name in (
+        "numba",
+        "flowinpaint.diffusion.kernels.multigrid_cpu",
+        "flowinpaint.diffusion.kernels.multigrid_numba",
+    ):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.warns(UserWarning, match=r"numba is not installed.*pip install numba"):
         assert kernels_for(torch.device("cpu")) is reference

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flowinpaint.diffusion.fsi import step_to_steady
-from flowinpaint.diffusion.kernels import reference
+from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import cell_delta, divergence, edge_weights, stable_beta, time_step_bound
 from flowinpaint.diffusion.tensor import edge_enhancing_tensor
 from flowinpaint.errors import InputError
-from flowinpaint.explicit.laplace_beltrami import distance_weights
+from flowinpaint.methods.laplace_beltrami import distance_weights
 from helpers import dense_matrix, generator, random_graph, sintel
 
 

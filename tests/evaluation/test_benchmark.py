@@ -13,7 +13,7 @@ from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.evaluation import Record, evaluate
 from flowinpaint.evaluation.benchmark import Step
-from flowinpaint.explicit.nearest import nearest
+from flowinpaint.methods.nearest import nearest
 from flowinpaint.result import Solution
 from frame_folder import make_root
 

@@ -20,9 +20,9 @@ from flowinpaint.evaluation.speed_memory import RESET, cpu_memory
 from flowinpaint.evaluation.speed_plot import write_plot
 from flowinpaint.evaluation.speed_report import as_json, as_markdown, growths, sentences, speed_tables
 from flowinpaint.evaluation.speed_sizes import ManySizes, drawn_sizes, measure_many_sizes
-from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.weights import save_model
+from flowinpaint.networks.weights import save_model
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 CPU = torch.device("cpu")
 CELL = Cell("nearest", 100, 200, "cpu", "auto")

@@ -12,9 +12,9 @@ from flowinpaint.evaluation.speed_counts import (
     network_count,
     neuroexplicit_counts,
 )
-from flowinpaint.neural.levels import START_STEPS
-from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.levels import START_STEPS
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 PAPER = NeuroexplicitConfig(width=5)
 FLOW_AWARE = NeuroexplicitConfig(width=6, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter")

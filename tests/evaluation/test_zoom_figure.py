@@ -8,7 +8,7 @@ from flowinpaint.data.folder import Frame
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation import zoom_figure as zoom
 from flowinpaint.evaluation.zoom_figure import ZoomRow, fill_rows, own_frames, strongest_edges, write_figure
-from flowinpaint.viz import colour_field, field_range
+from flowinpaint.viz.colours import colour_field, field_range
 from helpers import random_field
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from flowinpaint.draws import Draws
+from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
 from flowinpaint.masks import MaskMix, families
 from helpers import generator, seeds

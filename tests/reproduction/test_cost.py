@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from flowinpaint import api
+from flowinpaint.baselines.flownets.module import FlowNetSConfig
+from flowinpaint.baselines.wgain.module import WGAINConfig
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation import speed
-from flowinpaint.neural.flownets import FlowNetSConfig
-from flowinpaint.neural.kinds import ModelConfig
-from flowinpaint.neural.wgain import WGAINConfig
+from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction import cost
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.cost import cost_table, figure_cost, measure_costs

@@ -10,11 +10,11 @@ import pytest
 from torch import Tensor
 
 from flowinpaint.api import inpaint
+from flowinpaint.baselines.pd.module import PD
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation import jobs
 from flowinpaint.evaluation.records import Record
-from flowinpaint.neural.filled import Filled
-from flowinpaint.neural.pd import PD
+from flowinpaint.networks.output import Filled
 from flowinpaint.reproduction import batches
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.ledger import read_records

@@ -4,8 +4,8 @@ import pytest
 
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_COSTS, PAPER_TABLES, paper_name
-from flowinpaint.explicit.eed import TUNED_ALPHA
-from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.methods.eed import TUNED_ALPHA
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.reproduction.scale import QUICK_SCALE, Budget
 from flowinpaint.reproduction.study import (
     ABLATIONS,

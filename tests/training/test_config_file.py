@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.tables import build
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.config_file import apply_settings, as_tables, check_same_run, read_config
 

@@ -14,8 +14,8 @@ from torch import Tensor
 import flowinpaint as fi
 from flowinpaint.data.batch import Batch
 from flowinpaint.errors import InputError
-from flowinpaint.neural.kinds import build_network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.networks.registry import build_network
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training import loop, source
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
 from flowinpaint.training.config import DataConfig, TrainingConfig

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from flowinpaint.data.batch import Batch
-from flowinpaint.neural.filled import Filled
+from flowinpaint.networks.output import Filled
 from flowinpaint.training.config import OptimiserConfig
 from flowinpaint.training.losses import LOSS_EPSILON, epe_loss, foresight_loss, log_loss, loss_of
 from flowinpaint.training.task import Task

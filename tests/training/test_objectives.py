@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.config_parsing import build
 from flowinpaint.errors import InputError
-from flowinpaint.tables import build
 from flowinpaint.training import loop, source
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.loop import build_step, train
@@ -138,7 +138,7 @@ def test_pixels_that_are_not_valid_do_not_count() -> None:
     valid = torch.ones_like(task.batch.valid)
     valid[..., :32] = 0
     task = task._replace(batch=task.batch._replace(valid=valid))
-    predictions = training.model.predictions(task.batch.image, task.mask, task.given)  # type: ignore[operator]
+    predictions = training.model.predictions(task.batch.image, task.given, task.mask)  # type: ignore[operator]
     wrong = task._replace(batch=task.batch._replace(flow=torch.where(valid > 0, task.batch.flow, 1e6)))
     torch.testing.assert_close(multiscale_loss(predictions, task), multiscale_loss(predictions, wrong))
 

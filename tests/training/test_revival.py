@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training import loop, step
 from flowinpaint.training.revival import activities, batches_to_look_at, revive, rows_of
 from flowinpaint.training.step import TrainingStep

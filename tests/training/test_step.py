@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.batch import Batch
-from flowinpaint.draws import Draws
 from flowinpaint.training.loop import build_step
 from flowinpaint.training.losses import epe_loss
 from flowinpaint.training.source import GeneratedSource
@@ -44,7 +44,7 @@ def test_a_step_is_adams_on_the_clipped_gradient_and_the_average_follows() -> No
         batch = other.source.again(samples)
         mask = config.masks.draw(Draws(samples, config.data.seed + 7919), *batch)
         adam.zero_grad()
-        epe_loss(other.model(batch.image, mask, batch.flow), batch.flow, batch.valid).backward()  # type: ignore[no-untyped-call]
+        epe_loss(other.model(batch.image, batch.flow, mask), batch.flow, batch.valid).backward()  # type: ignore[no-untyped-call]
         norm = torch.nn.utils.clip_grad_norm_(other.model.parameters(), 0.01)
         assert norm > 0.01
         adam.step()

@@ -11,8 +11,8 @@ from flowinpaint.api import inpaint
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation import evaluate, summarise
-from flowinpaint.neural.kinds import build_network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.networks.registry import build_network
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training import validation
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.pictures import validation_sheet

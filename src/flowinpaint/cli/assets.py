@@ -22,8 +22,8 @@ from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.procedural import procedural_bank
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_image_writable, write_image
-from flowinpaint.sheet import Panel, contact_sheet
-from flowinpaint.viz import Rgb, as_rgb, field_range, flow_to_rgb
+from flowinpaint.viz.colours import Rgb, as_rgb, field_range, flow_to_rgb
+from flowinpaint.viz.sheet import Panel, contact_sheet
 
 app = typer.Typer(no_args_is_help=True, help="The pictures that generated training scenes are painted with.")
 

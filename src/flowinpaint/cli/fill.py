@@ -25,7 +25,7 @@ from flowinpaint.io import (
     write_image,
 )
 from flowinpaint.result import Info
-from flowinpaint.sheet import preview as draw_preview
+from flowinpaint.viz.sheet import preview as draw_preview
 
 ERROR_SUFFIXES = (".pfm", ".npy", ".npz")
 """Of files that hold zeros, as expected errors are where vectors are given."""

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from flowinpaint.checks import check_device
 from flowinpaint.cli.console import output, runs_bar, say
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
@@ -24,7 +25,6 @@ from flowinpaint.reproduction.scale import PAPER_SCALE, QUICK_SCALE, Budget
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.study import StudyNetwork, check_contenders, check_networks
 from flowinpaint.reproduction.times import read_times
-from flowinpaint.validation import check_device
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
 _HELP = f"What to make: {', '.join(PARTS)}."

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flowinpaint import api
+from flowinpaint.checks import check_device
 from flowinpaint.cli.console import messages, output, say
 from flowinpaint.cli.options import parse_list
 from flowinpaint.errors import InputError
@@ -38,7 +39,6 @@ from flowinpaint.evaluation.speed_report import (
 )
 from flowinpaint.evaluation.speed_sizes import ManySizes, measure_many_sizes
 from flowinpaint.io import atomic_path, make_folder
-from flowinpaint.validation import check_device
 
 PAPER_SIZES = "384x384,448x1024,1088x1920"
 METHODS = ("neuroexplicit", "laplace-beltrami", "opencv-edgeaware")

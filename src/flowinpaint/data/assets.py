@@ -38,7 +38,7 @@ from flowinpaint.data.procedural import procedural_pictures
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.imagefile import decode_image
 from flowinpaint.io import IMAGE_SUFFIXES, StrPath, atomic_path, read_image
-from flowinpaint.viz import as_rgb
+from flowinpaint.viz.colours import as_rgb
 
 LONGEST = 512
 """Larger pictures are reduced to this many pixels on their longer side."""

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws, normal_field
 from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.draws import Draws, normal_field
 
 BLUR_RADIUS = 5
 SMEAR_TAPS = 7

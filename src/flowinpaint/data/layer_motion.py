@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.draws import Draws
 
 
 class Camera(NamedTuple):

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.layer_shapes import CUTOUT, Covering, Shapes, cutout_place
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.picture_sampling import Pictures, choose, colours, gather, labels, mirrored
-from flowinpaint.draws import Draws
 
 
 class Paint(NamedTuple):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.picture_sampling import Pictures, choose, distances, gather
-from flowinpaint.draws import Draws
 
 BLOB, BOX, RING, CUTOUT = range(4)
 EDGE = 0.9

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from flowinpaint.checks import Limit, check_number, check_range
 from flowinpaint.errors import InputError
-from flowinpaint.limits import Limit, check_number, check_range
 
 Range = tuple[float, float]
 Counts = tuple[int, int]

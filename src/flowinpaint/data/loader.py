@@ -19,10 +19,10 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
+from flowinpaint.checks import check_image
 from flowinpaint.data.batch import Batch
 from flowinpaint.data.datasets import Dataset
 from flowinpaint.errors import InputError
-from flowinpaint.validation import check_image
 
 _Float = npt.NDArray[np.float32]
 

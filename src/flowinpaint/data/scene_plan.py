@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.camera_picture import Exposure, Light, draw_exposure, draw_light
 from flowinpaint.data.layer_motion import Camera, draw_motions
@@ -14,7 +15,6 @@ from flowinpaint.data.layer_paint import draw_paint
 from flowinpaint.data.layer_shapes import Shapes, draw_shapes
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.picture_sampling import Pictures
-from flowinpaint.draws import Draws
 
 SMOOTH_FIELDS = {
     "coarse": (32, 2),

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flowinpaint.counter_rng import normal_field
 from flowinpaint.data.spline import spline_weights
-from flowinpaint.draws import normal_field
 
 SPLINE_GAIN = 151 / 315
 """The mean sum of squares of a cubic B-spline's weights, by which a dimension lessens the variance."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from flowinpaint.diffusion.grid import inner, pad
-from flowinpaint.diffusion.kernels import reference
+from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.kernels.recording import record
 from flowinpaint.diffusion.multigrid import Multigrid, build_multigrid
 from flowinpaint.diffusion.stencil import EDGES, divergence, edge_ends

@@ -14,7 +14,7 @@ from flowinpaint.evaluation.records import Record, record_of
 from flowinpaint.evaluation.summary import Score, summarise
 from flowinpaint.io import StrPath
 from flowinpaint.masks.cases import Case, case_order, case_text
-from flowinpaint.neural.weights import WEIGHTS_SUFFIX
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 
 RESULTS = "results.json"
 

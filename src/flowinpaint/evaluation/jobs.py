@@ -27,7 +27,7 @@ from flowinpaint.io import write_image
 from flowinpaint.masks.cases import Case
 from flowinpaint.metrics import epe, errors_over, fl_outliers
 from flowinpaint.result import Result
-from flowinpaint.sheet import preview
+from flowinpaint.viz.sheet import preview
 
 
 class Loadable(Protocol):

@@ -20,8 +20,8 @@ from flowinpaint.evaluation.speed_cells import Cell, Given, described, filler, g
 from flowinpaint.evaluation.speed_counts import Count, explicit_counts, network_counts, neuroexplicit_counts
 from flowinpaint.evaluation.speed_floor import Rates, measure_rates, timed
 from flowinpaint.evaluation.speed_memory import cpu_memory
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.weights import read_model
+from flowinpaint.networks.weights import read_model
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 LEAST_SECONDS = 1.0
 """Calls are repeated for at least so long."""

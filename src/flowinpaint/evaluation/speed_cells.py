@@ -17,11 +17,11 @@ from torch import Tensor
 from flowinpaint import api
 from flowinpaint.data.scene import Scene, sample_scene
 from flowinpaint.masks import random_mask
-from flowinpaint.neural.kernels.dtm_cpu import fastest_dtype
-from flowinpaint.neural.network import Network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.shipped import check_shipped
-from flowinpaint.neural.weights import WEIGHTS_SUFFIX, read_model
+from flowinpaint.networks.network import Network
+from flowinpaint.networks.shipped import check_shipped
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX, read_model
+from flowinpaint.neuroexplicit.kernels.dtm_cpu import fastest_dtype
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 Precision = Literal["auto", "float32"]
 Size = tuple[int, int]
@@ -133,7 +133,7 @@ def filler(method: str, weights: Path | None, device: torch.device, precision: P
 
     @torch.inference_mode()
     def run(image: Tensor, flow: Tensor, mask: Tensor) -> Tensor:
-        filled: Tensor = model(image, mask, flow)
+        filled: Tensor = model(image, flow, mask)
         return filled
 
     return run

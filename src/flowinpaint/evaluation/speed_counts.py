@@ -21,10 +21,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from flowinpaint.neural.levels import START_STEPS, extended_size, levels_of, per_level
-from flowinpaint.neural.network import Network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.pd_config import PDConfig
+from flowinpaint.baselines.pd.config import PDConfig
+from flowinpaint.networks.network import Network
+from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 FLOAT = 4
 FLAG = 1
@@ -116,8 +116,8 @@ def network_counts(model: Network, height: int, width: int, element: int) -> lis
     for layer in twin.modules():
         if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
             layer.register_forward_hook(count)
-    image, mask, flow = (torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, 1, 2))
-    twin.fill(image, mask, flow)
+    image, flow, mask = (torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, 1, 2))
+    twin.fill(image, flow, mask)
     operations, moved = (sum(column) for column in zip(*layers, strict=True))
     return [_once("network", operations, moved)]
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import DENSITIES, Step, check_densities, complete, frame_key
@@ -19,7 +20,6 @@ from flowinpaint.evaluation.jobs import Job, check_processes
 from flowinpaint.evaluation.parameter_file import ParameterTable
 from flowinpaint.evaluation.records import Record, RunKey, open_store
 from flowinpaint.io import StrPath
-from flowinpaint.validation import check_device
 
 LAMBDA_RANGE = (1e-6, 1e-2)
 ALPHA_RANGE = (0.001, 0.5)

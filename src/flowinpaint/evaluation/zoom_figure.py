@@ -21,8 +21,8 @@ from flowinpaint.evaluation.finished import short_names
 from flowinpaint.io import atomic_path, check_image_writable, write_image
 from flowinpaint.masks.cases import Case, case_text, drawn_mask
 from flowinpaint.metrics import epe
-from flowinpaint.sheet import Panel, contact_sheet
-from flowinpaint.viz import Field, Rgb, as_rgb, colour_field, draw_given, field_range, resized
+from flowinpaint.viz.colours import Field, Rgb, as_rgb, colour_field, draw_given, field_range, resized
+from flowinpaint.viz.sheet import Panel, contact_sheet
 
 Window = tuple[slice, slice]
 

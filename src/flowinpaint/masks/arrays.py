@@ -13,12 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from flowinpaint.draws import Draws
+from flowinpaint.checks import Limit, check_flow, check_image, check_number
+from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
-from flowinpaint.limits import Limit, check_number
 from flowinpaint.masks import families
 from flowinpaint.masks.mix import MaskMix
-from flowinpaint.validation import check_flow, check_image
 
 Mask = npt.NDArray[np.bool_]
 _Array = npt.NDArray[Any]

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.diffusion.tensor import SymmetricTensor, eigenvalues, gaussian_blur, structure_tensor
-from flowinpaint.draws import Draws
 
 NEVER = 2.0
 """The noise of a pixel without a valid vector: above every density."""

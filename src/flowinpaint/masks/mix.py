@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flowinpaint.draws import Draws
+from flowinpaint.checks import Limit, check_number, check_range
+from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
-from flowinpaint.limits import Limit, check_number, check_range
 from flowinpaint.masks import families
 
 Range = tuple[float, float]

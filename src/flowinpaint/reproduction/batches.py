@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from flowinpaint import validation
+from flowinpaint import checks
 from flowinpaint.api import load_model, to_batch
 from flowinpaint.data.folder import Frame
 from flowinpaint.evaluation.jobs import Job, measure, sentence_of
 from flowinpaint.evaluation.records import Record, RunKey
-from flowinpaint.neural.filled import confidence_of, expected_error
-from flowinpaint.neural.network import Network
+from flowinpaint.networks.network import Network
+from flowinpaint.networks.output import confidence_of, expected_error
 from flowinpaint.result import Result
-from flowinpaint.viz import Field
+from flowinpaint.viz.colours import Field
 
 Loaded = tuple[RunKey, Frame]
 KeepField = Callable[[RunKey, Field], None]
@@ -83,11 +83,11 @@ def _fill(model: Network, group: Sequence[Loaded], count: int) -> list[Result]:
     if _compiled(model, device):
         frames += [frames[-1]] * (count - len(frames))
     start = time.perf_counter()
-    images, masks, flows = (
+    images, flows, masks = (
         torch.cat([to_batch(x, device) for x in arrays])
         for arrays in zip(*(_arrays(frame) for frame in frames), strict=True)
     )
-    field, log_error = model.complete(images, masks, flows, None, **parameters)
+    field, log_error = model.complete(images, flows, masks, None, **parameters)
     filled = torch.where(masks > 0, flows, field.float())
     if not torch.isfinite(filled).all():
         raise ValueError("flow: the result is not finite everywhere.")
@@ -122,5 +122,5 @@ def _compiled(model: Network, device: torch.device) -> bool:
 def _arrays(frame: Frame) -> tuple[np.ndarray[Any, Any], ...]:
     """Image (H, W, 3) in [0, 1], mask (H, W, 1) and given field (H, W, C), 0 where nothing is given."""
     known = frame.mask[..., None]
-    image = validation.check_image(frame.image, frame.mask.shape)
-    return image, known, np.where(known, frame.truth, 0).astype(np.float32)
+    image = checks.check_image(frame.image, frame.mask.shape)
+    return image, np.where(known, frame.truth, 0).astype(np.float32), known

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from flowinpaint import api
+from flowinpaint.baselines.pd.config import paper_pd_config
 from flowinpaint.evaluation.paper_figures import PAPER_COSTS, PaperCost
 from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.evaluation.results_tables import markdown_table
-from flowinpaint.neural.kinds import ModelConfig
-from flowinpaint.neural.pd_config import paper_pd_config
+from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction.ordering import compare
 from flowinpaint.reproduction.report import Report
 from flowinpaint.reproduction.session import Session

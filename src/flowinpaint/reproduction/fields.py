@@ -11,7 +11,7 @@ import numpy as np
 from flowinpaint.evaluation.records import RunKey
 from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.reproduction.ledger import identity
-from flowinpaint.viz import Field
+from flowinpaint.viz.colours import Field
 
 FIELDS = "fields"
 """The folder of filled fields, beside the records."""

@@ -26,7 +26,7 @@ from flowinpaint.masks.cases import Case, drawn_mask
 from flowinpaint.reproduction.scale import Scale, Size
 from flowinpaint.training.config import GENERATED as LAYERED
 from flowinpaint.training.config import DataConfig
-from flowinpaint.viz import as_rgb
+from flowinpaint.viz.colours import as_rgb
 
 GENERATED, GENERATED_WIDE, SCENES = "generated", "generated-wide", "scenes"
 """Data sets of generated scenes; the first is of the kind that networks are trained on, which the last is not."""

@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
+from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation.report import machine
 from flowinpaint.io import atomic_path, make_folder
-from flowinpaint.neural.weights import WEIGHTS_SUFFIX
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.frames import hash_of
 from flowinpaint.reproduction.scale import Budget, Scale, budget_text
 from flowinpaint.reproduction.study import NETWORKS, StudyNetwork
-from flowinpaint.tables import build
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
 from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig
 from flowinpaint.training.config_file import as_tables, check_same_run, read_config

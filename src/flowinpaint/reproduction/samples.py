@@ -21,7 +21,7 @@ from flowinpaint.reproduction.measuring import Entrant, frame_key
 from flowinpaint.reproduction.report import Report, label, number, provenance
 from flowinpaint.reproduction.session import MOST_ROWS, Session
 from flowinpaint.reproduction.study import MIDDLE, network_at
-from flowinpaint.viz import Field, Rgb
+from flowinpaint.viz.colours import Field, Rgb
 
 
 def figure_samples(session: Session) -> Report:

@@ -35,7 +35,7 @@ from flowinpaint.reproduction.study import (
 )
 from flowinpaint.training.config import DataConfig
 from flowinpaint.training.diagnosis import NotFiniteError
-from flowinpaint.viz import Field
+from flowinpaint.viz.colours import Field
 
 MOST_ROWS = 4
 """Frames that the figure of samples shows, of as many data sets as can be."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_METHODS, PAPER_NETWORKS
-from flowinpaint.explicit.eed import TUNED_ALPHA, TUNED_LAMBDA
+from flowinpaint.methods.eed import TUNED_ALPHA, TUNED_LAMBDA
 
 CONFIGS = Path(__file__).parent / "configs"
 FAMILIES = {"ours": "neuroexplicit", "flownets": "flownets", "wgain": "wgain", "pd": "pd"}

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from flowinpaint import api
+from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation.speed import Timing, repeat
 from flowinpaint.evaluation.speed_cells import given_at
 from flowinpaint.evaluation.speed_floor import timed
 from flowinpaint.io import atomic_path
-from flowinpaint.neural.kinds import ModelConfig, build_network
-from flowinpaint.neural.pd_config import PDConfig
+from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.reproduction.networks import device_name
 from flowinpaint.version import __version__
 
@@ -105,7 +105,7 @@ def measure_time(
         inputs = (image.double(), flow.double(), mask.double())
         return _median(repeat(partial(api.EXPLICIT[method].fill, *inputs, **values), device, repeats))
     try:
-        return _network_time(method, (image, mask, flow), values, repeats)
+        return _network_time(method, (image, flow, mask), values, repeats)
     finally:
         gc.collect()
 

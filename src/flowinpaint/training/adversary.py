@@ -9,9 +9,9 @@ import math
 import torch
 from torch import Tensor
 
-from flowinpaint.draws import Draws
+from flowinpaint.baselines.wgain.module import Critic, WGAINConfig
+from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
-from flowinpaint.neural.wgain import Critic, WGAINConfig
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
 from flowinpaint.training.losses import epe_loss

@@ -18,9 +18,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.io import atomic_path
-from flowinpaint.tables import build
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.config_file import as_tables
 

@@ -11,8 +11,8 @@ from typing import Literal
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.errors import InputError
 from flowinpaint.masks import MaskMix
-from flowinpaint.neural.kinds import ModelConfig
-from flowinpaint.neural.model_config import NeuroexplicitConfig
+from flowinpaint.networks.registry import ModelConfig
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Curve = Literal["halving", "cosine", "trapezoid"]

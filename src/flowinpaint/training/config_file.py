@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.tables import build
 from flowinpaint.training.config import TrainingConfig
 
 FREE_TABLES = ("schedule", "validation", "run")

@@ -11,7 +11,7 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed
 
-from flowinpaint import validation
+from flowinpaint import checks
 from flowinpaint.errors import InputError
 
 PATIENCE = timedelta(hours=2)
@@ -58,13 +58,13 @@ class World:
 @contextmanager
 def join(device: str | torch.device = "auto") -> Iterator[World]:
     """The world of this process: alone, or the one that torchrun made."""
-    chosen = validation.check_device(device)
+    chosen = checks.check_device(device)
     if not {"RANK", "WORLD_SIZE"} <= os.environ.keys() or not distributed.is_available():
         yield World(chosen)
         return
     if chosen == torch.device("cuda"):
         chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        validation.check_device(chosen)
+        checks.check_device(chosen)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=PATIENCE)

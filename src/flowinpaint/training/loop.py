@@ -15,8 +15,8 @@ import torch
 
 from flowinpaint.api import load_model
 from flowinpaint.errors import InputError
-from flowinpaint.neural.kinds import build_network
-from flowinpaint.neural.network import Network
+from flowinpaint.networks.network import Network
+from flowinpaint.networks.registry import build_network
 from flowinpaint.training.checkpoint import Checkpoint, read_newest, restore
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.config_file import check_same_run

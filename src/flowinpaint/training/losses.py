@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.neural.channel_pairs import repeated, to_pairs
-from flowinpaint.neural.filled import LARGEST_LOGARITHM, Filled, error_scale
+from flowinpaint.networks.channel_pairs import repeated, to_pairs
+from flowinpaint.networks.output import LARGEST_LOGARITHM, Filled, error_scale
 from flowinpaint.training.config import OptimiserConfig
 from flowinpaint.training.task import Task
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowinpaint.draws import Draws
-from flowinpaint.neural.filled import Filled
-from flowinpaint.neural.flownets import FlowNetS
-from flowinpaint.neural.network import Network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
-from flowinpaint.neural.wgain import WGAIN, noise_for
+from flowinpaint.baselines.flownets.module import FlowNetS
+from flowinpaint.baselines.wgain.module import WGAIN, noise_for
+from flowinpaint.counter_rng import Draws
+from flowinpaint.networks.network import Network
+from flowinpaint.networks.output import Filled
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.adversary import NOISE_SEED, Adversary
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
@@ -51,7 +51,7 @@ class Supervised(Objective):
 
     def apply(self, model: Neuroexplicit, task: Task) -> Filled:
         """The dense field."""
-        return model.fill(task.batch.image, task.mask, task.given)
+        return model.fill(task.batch.image, task.given, task.mask)
 
     def loss(self, output: Filled, task: Task) -> Tensor:
         """The configuration's loss."""
@@ -70,7 +70,7 @@ class DeeplySupervised(Objective):
 
     def apply(self, model: FlowNetS, task: Task) -> list[Tensor]:
         """The predictions, from fine to coarse."""
-        return model.predictions(task.batch.image, task.mask, task.given)
+        return model.predictions(task.batch.image, task.given, task.mask)
 
     def loss(self, output: list[Tensor], task: Task) -> Tensor:
         """Their errors, weighted."""
@@ -91,7 +91,7 @@ class Adversarial(Objective):
     def apply(self, model: WGAIN, task: Task) -> Tensor:
         """What the generator makes of new noise."""
         noise = noise_for(task.given, Draws(task.samples, self._seed))
-        return model.generate(task.batch.image, task.mask, task.given, noise)
+        return model.generate(task.batch.image, task.given, task.mask, noise)
 
     def loss(self, output: Tensor, task: Task) -> Tensor:
         """The critic takes a step; then what it thinks of the field, and the endpoint error, count alike."""
@@ -121,7 +121,7 @@ class Denoising(Objective):
         """The loss itself, of a `PD`; its noise is a function of the sample numbers."""
         image, truth, valid = task.batch
         draws = Draws(task.samples, self._seed)
-        loss: Tensor = model.denoising_loss(image, task.mask, task.given, truth, valid, draws)
+        loss: Tensor = model.denoising_loss(image, task.given, task.mask, truth, valid, draws)
         return loss
 
     def loss(self, output: Tensor, task: Task) -> Tensor:

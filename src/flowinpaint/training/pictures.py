@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from flowinpaint.api import inpaint
 from flowinpaint.metrics import epe
-from flowinpaint.neural.network import Network
-from flowinpaint.sheet import Panel, contact_sheet
+from flowinpaint.networks.network import Network
 from flowinpaint.training.validation import OURS, RIVALS, Validator
-from flowinpaint.viz import as_rgb, colour_field, draw_given, field_range, resized
+from flowinpaint.viz.colours import as_rgb, colour_field, draw_given, field_range, resized
+from flowinpaint.viz.sheet import Panel, contact_sheet
 
 ROWS = 4
 PANEL = (432, 288)

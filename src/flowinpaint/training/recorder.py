@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.io import write_image
-from flowinpaint.neural.weights import save_model
+from flowinpaint.networks.weights import save_model
 from flowinpaint.training.checkpoint import Checkpoint, write_checkpoint
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.log import TRAIN, VALIDATION, Log

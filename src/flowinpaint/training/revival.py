@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from flowinpaint.neural.dtm import new_kernel
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.neuroexplicit.dtm import new_kernel
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.config import DataConfig
 from flowinpaint.training.task import Task
 
@@ -40,7 +40,7 @@ def activities(model: Neuroexplicit, task: Task) -> dict[str, Tensor]:
 
     backend, model.backend, model.dtm.watch = model.backend, "reference", look
     try:
-        model.fill(task.batch.image, task.mask, task.given)
+        model.fill(task.batch.image, task.given, task.mask)
     finally:
         model.backend, model.dtm.watch = backend, None
     return found

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from flowinpaint.data.batch import Batch
-from flowinpaint.neural.network import Network
-from flowinpaint.neural.neuroexplicit import Neuroexplicit
+from flowinpaint.networks.network import Network
+from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
 from flowinpaint.training.objectives import Objective, objective_of

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from flowinpaint.counter_rng import Draws
 from flowinpaint.data.batch import Batch
-from flowinpaint.draws import Draws
 from flowinpaint.masks import MaskMix
 
 MASK_SEED = 7919

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from flowinpaint.api import inpaint, to_batch
+from flowinpaint.checks import check_image
 from flowinpaint.data.batch import Batch
 from flowinpaint.data.folder import TRUTHS, Frame, Sample, find_samples
 from flowinpaint.errors import InputError
@@ -20,10 +21,9 @@ from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.io import atomic_path
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe
-from flowinpaint.neural.model_config import NeuroexplicitConfig
-from flowinpaint.neural.network import Network
+from flowinpaint.networks.network import Network
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.training.config import TrainingConfig, of_table
-from flowinpaint.validation import check_image
 from flowinpaint.version import __version__
 
 FIRST_HELDOUT = 2**62

@@ -137,12 +137,12 @@ def test_the_same_bits_every_time_and_from_a_graph() -> None:
 
 @pytest.mark.gpu
 def test_sizes_and_steps_compile_nothing_anew() -> None:
-    from flowinpaint.diffusion.kernels import fsi_gpu_loops
+    from flowinpaint.diffusion.kernels import fsi_triton
 
     def run(H: int, W: int, steps: int) -> int:
         u, known, weights = problem(1, 2, H, W, torch.float32)
         fsi_gpu.diffuse(u, known, weights, steps)
-        return sum(len(cache[0]) for cache in fsi_gpu_loops.take_steps.device_caches.values())
+        return sum(len(cache[0]) for cache in fsi_triton.take_steps.device_caches.values())
 
     before = run(384, 384, 45)
     assert [run(*size) for size in ((385, 383, 44), (176, 512, 16), (1000, 130, 33))] == [before] * 3

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.data.bank import PictureBank
-from flowinpaint.data.kernels import picture_gpu_loops, scene_gpu_loops
+from flowinpaint.data.kernels import picture_triton, scene_triton
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.data.scene_plan import SMOOTH_FIELDS, ScenePlan, draw_plan
 from flowinpaint.integers import ceil_div
@@ -63,7 +63,7 @@ def render(tables: Tables, config: LayeredConfig, pixels: Tensor, size: tuple[in
     pictures = torch.empty(2, B, 3, H, W, **floats)  # type: ignore[call-overload]
     rows, flow = torch.empty(B, 3, H, W, **floats), torch.empty(B, 2, H, W, **floats)  # type: ignore[call-overload]
     soft = torch.empty(B, H, W, dtype=torch.uint8, device=pixels.device)
-    scene_gpu_loops.scene[_tiles(B, H, W, _ROWS, _COLUMNS)](
+    scene_triton.scene[_tiles(B, H, W, _ROWS, _COLUMNS)](
         *tables[:-1],
         smooth,
         pixels,
@@ -82,7 +82,7 @@ def render(tables: Tables, config: LayeredConfig, pixels: Tensor, size: tuple[in
         _COLUMNS,
     )
     grid, shape = _tiles(B, H, W, _PICTURE_ROWS, _PICTURE_COLUMNS), (_PICTURE_ROWS, _PICTURE_COLUMNS)
-    loops, numbers = picture_gpu_loops, tables.numbers
+    loops, numbers = picture_triton, tables.numbers
     loops.blur_rows[grid](pictures, numbers, rows, B, H, W, False, *shape)
     loops.defocus_columns[grid](rows, soft, numbers, pictures, H, W, *shape)
     loops.fastest_in_rows[grid](flow, numbers, rows, config.longest_blur, H, W, *shape)
@@ -99,7 +99,7 @@ def _smooth_rows(keys: Tensor, size: tuple[int, int]) -> Tensor:
     B, rows = len(keys), sum(channels * _knots_along(H, spacing) for spacing, channels in SMOOTH_FIELDS.values())
     most = max(_knots_along(W, spacing) for spacing, _ in SMOOTH_FIELDS.values())
     knots, stretched = (torch.empty(B, rows, n, device=keys.device) for n in (most, W))
-    loops, shape = picture_gpu_loops, (_PICTURE_ROWS, _PICTURE_COLUMNS)
+    loops, shape = picture_triton, (_PICTURE_ROWS, _PICTURE_COLUMNS)
     loops.draw_knots[_tiles(B, rows, most, *shape)](keys, knots, H, W, rows, most, *shape)
     loops.stretch_knots[_tiles(B, rows, W, *shape)](knots, stretched, H, W, rows, most, *shape)
     return stretched

@@ -20,7 +20,7 @@ from types import ModuleType
 
 import torch
 
-from flowinpaint.diffusion.kernels import reference
+from flowinpaint.diffusion.kernels import multigrid_reference as reference
 
 
 def kernels_for(device: torch.device) -> ModuleType:
@@ -28,7 +28,7 @@ def kernels_for(device: torch.device) -> ModuleType:
     if device.type not in ("cpu", "cuda"):
         return reference
     try:
-        return import_module(f"{__name__}.{'gpu' if device.type == 'cuda' else 'cpu'}")
+        return import_module(f"{__name__}.multigrid_{'gpu' if device.type == 'cuda' else 'cpu'}")
     except ImportError:
         _warn_of_plain_kernels(device.type)
         return reference

@@ -24,9 +24,9 @@ SMALLEST_SHARE = 1 << 15
 
 
 def loops_of(module: str) -> ModuleType | None:
-    """The compiled loops `<module>_loops`, or None without numba, which comes with the extra `fast`."""
+    """A module of compiled loops, or None without numba (the extra `fast`)."""
     try:
-        return import_module(f"{module}_loops")
+        return import_module(module)
     except ImportError:
         return None
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from flowinpaint.diffusion.kernels import fsi_reference
 from flowinpaint.diffusion.kernels.cpu_strips import bounds_of, loops_of, threads_for, together
 
-loops = loops_of(__name__)
+loops = loops_of("flowinpaint.diffusion.kernels.fsi_numba")
 
 _CACHE = 1 << 20
 """Bytes of the rows that a wave of steps works on: a usual second-level cache."""

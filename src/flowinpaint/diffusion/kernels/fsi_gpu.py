@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels import fsi_gpu_loops
+from flowinpaint.diffusion.kernels import fsi_triton
 from flowinpaint.diffusion.kernels.launch import launch
 from flowinpaint.integers import ceil_div
 
@@ -159,7 +159,7 @@ def _add_weight_gradient(
     grid = ceil_div(W + 1, _WIDTH - 1), ceil_div(H, rows * warps), B
     for channel in range(0, C, 2):
         launch(
-            fsi_gpu_loops.weight_gradient,
+            fsi_triton.weight_gradient,
             grid,
             ring,
             u,
@@ -217,7 +217,7 @@ class _Plan:
         C, H, W = u.shape[1:]
         for channel in range(0, C, 2):
             launch(
-                fsi_gpu_loops.take_steps,
+                fsi_triton.take_steps,
                 self.grid,
                 u,
                 previous,

@@ -8,7 +8,7 @@ from torch import Tensor
 from flowinpaint.diffusion import pyramid
 from flowinpaint.diffusion.kernels.cpu_strips import in_strips, loops_of
 
-loops = loops_of(__name__)
+loops = loops_of("flowinpaint.diffusion.kernels.pyramid_numba")
 
 
 def push(f: Tensor, known: Tensor, count: int) -> list[tuple[Tensor, Tensor]]:

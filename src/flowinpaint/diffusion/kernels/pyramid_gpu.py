@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels import pyramid_gpu_loops
+from flowinpaint.diffusion.kernels import pyramid_triton
 from flowinpaint.diffusion.kernels.launch import launch
 from flowinpaint.integers import ceil_div
 
@@ -19,7 +19,7 @@ _MOST_LEVELS = 5
 are taken where one launch does not do."""
 _SMALL_LEVELS = 5
 """A level that one program fills has at most 2^5 pixels a side."""
-_ALIGNMENT = int(pyramid_gpu_loops.ALIGNMENT)
+_ALIGNMENT = int(pyramid_triton.ALIGNMENT)
 _COLUMNS = 256
 
 
@@ -56,7 +56,7 @@ def refine(u: Tensor, f: Tensor, known: Tensor) -> Tensor:
     group = C if C <= 3 else 1
     with torch.cuda.device_of(f):
         launch(
-            pyramid_gpu_loops.refine,
+            pyramid_triton.refine,
             (H, ceil_div(W, _COLUMNS), B * C // group),
             u,
             f,
@@ -81,7 +81,7 @@ def _push_once(f: Tensor, known: Tensor, levels: int) -> list[tuple[Tensor, Tens
     grid = (ceil_div(W, 2 * side), ceil_div(H, 2 * side), B * C)
     with torch.cuda.device_of(f):
         launch(
-            pyramid_gpu_loops.push,
+            pyramid_triton.push,
             grid,
             f,
             known.view(torch.uint8),
@@ -110,7 +110,7 @@ def _pull_small(f: Tensor, known: Tensor) -> Tensor:
     side = 1 << _SMALL_LEVELS
     scratch, out = f.new_empty(B * C * 2 * (side * side // 3 + 1)), torch.empty_like(f)
     with torch.cuda.device_of(f):
-        launch(pyramid_gpu_loops.pull, (B * C,), f, known.view(torch.uint8), scratch, out, h, w, C, _SMALL_LEVELS)
+        launch(pyramid_triton.pull, (B * C,), f, known.view(torch.uint8), scratch, out, h, w, C, _SMALL_LEVELS)
     return out
 
 

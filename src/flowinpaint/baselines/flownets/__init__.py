@@ -1,0 +1,1 @@
+"""FlowNetS for inpainting."""

@@ -1,0 +1,117 @@
+"""FlowNetS for inpainting: the paper's U-Net baseline, from image, mask and sparse field straight to the dense one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from flowinpaint.errors import InputError
+from flowinpaint.networks.channel_pairs import PAIR, from_pairs, repeated, to_pairs
+from flowinpaint.networks.colours import Colours
+from flowinpaint.networks.network import Network, by_pixel
+from flowinpaint.networks.output import Filled
+from flowinpaint.neuroexplicit.levels import extend
+
+STRIDE = 64
+"""The encoder halves six times."""
+SUPERVISED = 5
+"""Predictions that training looks at, from full resolution to a sixteenth; a sixth, coarser one only helps."""
+SLOPE = 0.1
+"""Of the leaky ReLU below zero, as in FlowNet."""
+WIDEST = 512
+
+
+@dataclass(frozen=True)
+class FlowNetSConfig:
+    """width: channels of the first layer; 48 gives the paper's 8,835,728 parameters."""
+
+    kind: Literal["flownets"] = "flownets"
+    width: int = 48
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.width <= WIDEST or self.width % 2:
+            raise InputError(f"width: {self.width} was given; an even number from 2 to {WIDEST} is taken.")
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What a user may set when a field is filled: nothing."""
+        return {}
+
+
+class FlowNetS(Network):
+    """The encoder of FlowNetS (Dosovitskiy et al., 2015) at less width, and a decoder up to full resolution.
+
+    The decoder's transposed convolutions have kernel 1 and stride 2, as in the authors' code, so three of four
+    upsampled pixels come from the skip, the coarser prediction and the bias alone. Fields are in pixels and not
+    normalised: the network knows the range of its training. Channels beyond two are taken pair by pair.
+    """
+
+    def __init__(self, config: FlowNetSConfig | None = None) -> None:
+        super().__init__()
+        self.config = config or FlowNetSConfig()
+        n = self.config.width
+        self.encoder = nn.ModuleList(
+            [
+                _halving(3 + 1 + PAIR, n, 7),
+                _halving(n, 2 * n, 5),
+                nn.Sequential(*_halving(2 * n, 4 * n, 5), *_keeping(4 * n)),
+                nn.Sequential(*_halving(4 * n, 8 * n, 3), *_keeping(8 * n)),
+                nn.Sequential(*_halving(8 * n, 8 * n, 3), *_keeping(8 * n)),
+                _halving(8 * n, 16 * n, 3),
+            ]
+        )
+        skips = [8 * n, 8 * n, 4 * n, 2 * n, n, 0]
+        made = [8 * n, 4 * n, 2 * n, n, n // 2, n // 2]
+        guesses = [0, *[PAIR] * (len(made) - 1)]
+        joined = [skip + own + guess for skip, own, guess in zip(skips, made, guesses, strict=True)]
+        self.decoder = nn.ModuleList(_doubling(i, o) for i, o in zip([16 * n, *joined[:-1]], made, strict=True))
+        self.heads = nn.ModuleList(nn.Conv2d(channels, PAIR, 5, padding=2) for channels in joined)
+        self.colours = Colours()
+
+    def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
+        """The finest prediction, with the known vectors put in."""
+        self.check(image, flow, mask)
+        H, W = flow.shape[-2:]
+        u = from_pairs(self.predictions(image, flow, mask)[0], flow.shape[1])
+        return Filled(torch.where(mask > 0, flow, u[..., :H, :W].to(flow.dtype)), None)
+
+    def predictions(self, image: Tensor, flow: Tensor, mask: Tensor) -> list[Tensor]:
+        """The SUPERVISED finest predictions (B·P, 2, h, w), from fine to coarse, of the picture extended to STRIDE."""
+        sides = [-(-side // STRIDE) * STRIDE for side in flow.shape[-2:]]
+        c = (mask > 0).to(flow.dtype)
+        given = to_pairs(torch.where(c > 0, flow, 0))
+        colours = self.colours(image)
+        parts = [repeated(colours, flow.shape[1]), repeated(c, flow.shape[1]), given]
+        x = by_pixel(torch.cat([extend(part, *sides).to(colours.dtype) for part in parts], 1))
+        skips = []
+        for layer in self.encoder:
+            x = layer(x)
+            skips.append(x)
+        x, guesses = skips.pop(), list[Tensor]()
+        for up, head in zip(self.decoder, self.heads, strict=True):
+            parts = [up(x), *([skips.pop()] if skips else [])]
+            if guesses:
+                parts.append(F.interpolate(guesses[-1], scale_factor=2, mode="bilinear"))
+            x = torch.cat(parts, 1)
+            guesses.append(head(x))
+        return guesses[: -SUPERVISED - 1 : -1]
+
+    def compile_parts(self) -> None:
+        """Compile, in place, the predictions."""
+        self.predictions = torch.compile(self.predictions, dynamic=False)  # type: ignore[method-assign]
+
+
+def _halving(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride=2, padding=kernel // 2), nn.LeakyReLU(SLOPE))
+
+
+def _keeping(channels: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.LeakyReLU(SLOPE))
+
+
+def _doubling(inputs: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.ConvTranspose2d(inputs, outputs, 1, stride=2, output_padding=1), nn.LeakyReLU(SLOPE))

@@ -1,0 +1,1 @@
+"""PD: probabilistic diffusion."""

@@ -1,0 +1,247 @@
+"""PD: probabilistic diffusion that fills a field by sampling, the paper's baseline (its supplement)."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flowinpaint.baselines.pd.config import PDConfig, check_steps
+from flowinpaint.baselines.pd.edm import Denoiser, denoising_loss, draw_sigma, preconditioned
+from flowinpaint.baselines.pd.repaint import Plan, repaint
+from flowinpaint.baselines.pd.unet import FIELD_CHANNELS, IMAGE_CHANNELS, ConditionedUNet
+from flowinpaint.counter_rng import Draws, check_seed, normal_field
+from flowinpaint.errors import InputError
+from flowinpaint.integers import ceil_div
+from flowinpaint.networks.channel_pairs import PAIR, from_pairs, pairs_of, repeated, to_pairs
+from flowinpaint.networks.network import Network, versions_of
+from flowinpaint.networks.output import Filled
+from flowinpaint.neuroexplicit.first_guess import RELATIVE_FLOOR
+from flowinpaint.neuroexplicit.levels import extend
+from flowinpaint.result import Progress, ProgressCallback
+
+STAGES = 2
+LARGEST = 10.0
+"""Truths are cut at so many standard deviations of the known vectors: where few are known they may lie anywhere."""
+
+
+class PD(Network):
+    """A cascade of two U-Nets that see the image; the known vectors come in while it samples, and are kept exactly.
+
+    The base U-Net makes a field at a quarter of the size, the fine one the field from that. What they see of a field is
+    measured from the mean of the known vectors, in their standard deviation, so results shift and scale with the field.
+
+    The paper crops to 384×384, on which it is trained here too. Both U-Nets are fully convolutional, so a picture of
+    any size is extended to a multiple of `config.multiple` and filled as a whole; far from the size of training,
+    expect less. The same seed gives the same field, for each pair of channels another noise. Sampling has no gradient.
+    On CUDA it runs with weights in bfloat16, the sampler itself in float32.
+    """
+
+    samples = True
+
+    def __init__(self, config: PDConfig | None = None) -> None:
+        super().__init__()
+        self.config = config or PDConfig()
+        self.base = ConditionedUNet(self.config.base, IMAGE_CHANNELS)
+        self.fine = ConditionedUNet(self.config.fine, IMAGE_CHANNELS + FIELD_CHANNELS)
+        self._noise = normal_field
+        self._compiled = False
+        self._twins: dict[int, tuple[tuple[int, ...], ConditionedUNet]] = {}
+        """Of each stage that has sampled on CUDA: which weights it had then, and its copy in half precision."""
+
+    def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
+        """A sample with the configuration's steps; unlike other networks' it is not differentiable."""
+        return self.complete(image, flow, mask)
+
+    @torch.no_grad()
+    def complete(
+        self,
+        image: Tensor,
+        flow: Tensor,
+        mask: Tensor,
+        progress: ProgressCallback | None = None,
+        *,
+        seed: int = 0,
+        sampling_steps: int | None = None,
+        resampling_steps: int | None = None,
+        **parameters: Any,
+    ) -> Filled:
+        """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) above 0 where known, flow (B, C, H, W) → (B, C, H, W).
+
+        sampling_steps, resampling_steps: of each stage; None for the configuration's.
+        """
+        _check_parameters(parameters)
+        seed = check_seed(seed)
+        self.check(image, flow, mask)
+        plans = self._plans(sampling_steps, resampling_steps)
+        B, C, H, W = flow.shape
+        known = mask > 0
+        with torch.autocast(flow.device.type, enabled=False):
+            image = 2 * repeated(self._extended(image.float()), C) - 1
+            given = to_pairs(torch.where(known, flow, 0))
+            mean, scale = known_scale(given, repeated(known, C))
+            f = self._extended(((given - mean) / scale).float())
+            inside = self._extended(repeated(known, C))
+            draws = Draws(torch.arange(B * pairs_of(C), device=flow.device), seed)
+            coarse = self._sample(0, plans, draws, progress, *self._coarse(image, f, inside))
+            condition = torch.cat([image, self._blurred(coarse, normal_field(draws.key(), tuple(coarse.shape[1:])))], 1)
+            fine = self._sample(1, plans, draws, progress, condition, f, inside)
+            field = from_pairs(mean + scale * fine[..., :H, :W].to(flow.dtype), C)
+        return Filled(torch.where(known, flow, field), None)
+
+    def iterations(self, H: int, W: int, **parameters: Any) -> int:
+        """Steps of both stages; each but two of them evaluates a U-Net twice."""
+        steps = (parameters.get(name) for name in ("sampling_steps", "resampling_steps"))
+        return sum(plan.iterations for plan in self._plans(*steps))
+
+    def denoising_loss(
+        self, image: Tensor, given: Tensor, mask: Tensor, truth: Tensor, valid: Tensor, draws: Draws
+    ) -> Tensor:
+        """The sum of both U-Nets' losses (`edm.denoising_loss`), of one noise level and one noise each a field.
+
+        Image (B, 3, H, W) in [0, 1], mask and valid (B, 1, H, W), given and truth (B, C, H, W), draws of B samples. The
+        given vectors only say how the truth is normalised. The fine U-Net sees the true coarse field. Nothing here
+        waits for the device.
+        """
+        C = truth.shape[1]
+        known, valid = mask > 0, valid > 0
+        with torch.autocast(truth.device.type, enabled=False):
+            image = 2 * repeated(self._extended(image.float()), C) - 1
+            mean, scale = known_scale(to_pairs(torch.where(known, given, 0)), repeated(known, C))
+            y = ((to_pairs(truth) - mean) / scale).float().clamp(-LARGEST, LARGEST)
+            valid = repeated(valid, C)
+            y = self._extended(torch.where(valid, y, 0))
+            valid = _unknown_outside(valid, y)
+            coarse_image, coarse, coarse_valid = self._coarse(image, y, valid)
+            condition = torch.cat([image, self._blurred(coarse, self._noise_like(coarse, draws, pairs_of(C)))], 1)
+        return self._loss(self.base, coarse, coarse_image, coarse_valid, draws, pairs_of(C)) + self._loss(
+            self.fine, y, condition, valid, draws, pairs_of(C)
+        )
+
+    def compile_parts(self) -> None:
+        """Compile, in place, both U-Nets, in training and in sampling, and the noise of training.
+
+        Each size compiles anew, in a minute or two; sampling is then about three times as fast.
+        """
+        self._compiled = True
+        self.refresh()
+        self.base.compile(dynamic=False)
+        self.fine.compile(dynamic=False)
+        self._noise = torch.compile(normal_field, dynamic=False)
+
+    def refresh(self) -> None:
+        """Forget the copies that sampling has made of the weights."""
+        self._twins.clear()
+
+    def _sampling_network(self, stage: int) -> ConditionedUNet:
+        """The U-Net of a stage as sampling calls it: on CUDA a copy in half precision, kept until weights change."""
+        network = (self.base, self.fine)[stage]
+        weights = list(network.parameters())
+        if not weights[0].is_cuda:
+            return network
+        versions = versions_of(weights)
+        stamp = (weights[0].data_ptr(), *(versions or ()))
+        kept = self._twins.get(stage)
+        if kept is None or versions is None or kept[0] != stamp:
+            twin = copy.deepcopy(network).to(torch.bfloat16, memory_format=torch.channels_last)  # type: ignore[call-overload]
+            if self._compiled:
+                twin.compile(dynamic=False)
+            kept = self._twins[stage] = (stamp, twin)
+        return kept[1]
+
+    def _plans(self, sampling_steps: int | None, resampling_steps: int | None) -> list[Plan]:
+        """What the two stages do."""
+        config = self.config
+        N = config.sampling_steps if sampling_steps is None else sampling_steps
+        R = config.resampling_steps if resampling_steps is None else resampling_steps
+        check_steps(N, R)
+        churning = (config.s_churn, config.s_tmin, config.s_tmax, config.s_noise)
+        return [Plan(N, R, config.sigma_min, sigma_max, config.rho, *churning) for sigma_max in config.sigma_max]
+
+    def _sample(
+        self,
+        stage: int,
+        plans: list[Plan],
+        draws: Draws,
+        progress: ProgressCallback | None,
+        condition: Tensor,
+        f: Tensor,
+        known: Tensor,
+    ) -> Tensor:
+        """A stage's sample (B, 2, h, w), of fields f known where `known` is True, that fit the condition."""
+        before, whole = stage * plans[0].iterations, sum(plan.iterations for plan in plans)
+
+        def tell(done: int) -> None:
+            assert progress is not None
+            progress(Progress(stage + 1, STAGES, done, share=(before + done) / whole))
+
+        denoise = self._denoiser(self._sampling_network(stage), condition)
+        return repaint(denoise, f, known, plans[stage], draws.key(), None if progress is None else tell)
+
+    def _loss(
+        self, network: ConditionedUNet, y: Tensor, condition: Tensor, valid: Tensor, draws: Draws, pairs: int
+    ) -> Tensor:
+        """The loss of one U-Net, whose fields y (B, 2, h, w) count where valid (B, 1, h, w)."""
+        config = self.config
+        sigma = draw_sigma(draws, config.p_mean, config.p_std, pairs)
+        noise = self._noise_like(y, draws, pairs)
+        denoise = self._denoiser(network, condition)
+        return denoising_loss(denoise, y, sigma, noise, valid.to(y.dtype), config.sigma_data)
+
+    def _denoiser(self, network: ConditionedUNet, condition: Tensor) -> Denoiser:
+        return preconditioned(partial(network, condition=condition), self.config.sigma_data)
+
+    def _noise_like(self, x: Tensor, draws: Draws, pairs: int) -> Tensor:
+        """Standard normal noise (B·P, 2, h, w) of draws of B samples."""
+        h, w = x.shape[-2:]
+        return self._noise(draws.key(), (pairs * PAIR, h, w)).reshape(x.shape)
+
+    def _coarse(self, image: Tensor, f: Tensor, known: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Image, field and what is known of it at the base U-Net's size."""
+        return F.avg_pool2d(image, self.config.reduction), *block_mean(f, known, self.config.reduction)
+
+    def _blurred(self, coarse: Tensor, noise: Tensor) -> Tensor:
+        """What the fine U-Net sees of a coarse field (B, 2, h, w): with low noise, at its own size."""
+        noisy = coarse + self.config.low_noise * noise
+        return F.interpolate(noisy, scale_factor=self.config.reduction, mode="bilinear", align_corners=False)
+
+    def _extended(self, x: Tensor) -> Tensor:
+        """(B, ·, H, W) with sides that both U-Nets take: its last row and column are repeated."""
+        k = self.config.multiple
+        H, W = x.shape[-2:]
+        return extend(x, ceil_div(H, k) * k, ceil_div(W, k) * k)
+
+
+def known_scale(f: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean (B, 2, 1, 1) and standard deviation (B, 1, 1, 1), over both channels, of f (B, 2, H, W) where it is known.
+
+    Below RELATIVE_FLOOR of the mean the deviation is rounding. f is 0 where known (B, 1, H, W) is False.
+    """
+    count = known.sum((2, 3), keepdim=True).clamp(min=1)
+    mean = f.sum((2, 3), keepdim=True) / count
+    square = torch.where(known, f - mean, 0).square().sum((2, 3), keepdim=True) / count
+    floor = (RELATIVE_FLOOR * mean.abs().amax(1, keepdim=True)).clamp(min=torch.finfo(f.dtype).tiny)
+    return mean, torch.maximum(square.mean(1, keepdim=True).sqrt(), floor)
+
+
+def block_mean(f: Tensor, known: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Mean of the known vectors of each k×k block, 0 without any, and whether there is one (bool)."""
+    counts = known.to(f.dtype)
+    total, count = (F.avg_pool2d(x, k, divisor_override=1) for x in (f * counts, counts))
+    return total / count.clamp(min=1), count > 0
+
+
+def _unknown_outside(known: Tensor, extended: Tensor) -> Tensor:
+    """`known` at the size of an extended field: nothing is known of what was added."""
+    (H, W), (height, width) = known.shape[-2:], extended.shape[-2:]
+    return F.pad(known, (0, width - W, 0, height - H))
+
+
+def _check_parameters(parameters: dict[str, Any]) -> None:
+    if parameters:
+        taken = "sampling_steps, resampling_steps, seed"
+        raise InputError(f"{next(iter(parameters))}: it was given; the parameters {taken} are taken.")

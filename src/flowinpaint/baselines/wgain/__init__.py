@@ -1,0 +1,1 @@
+"""WGAIN: adversarial imputation."""

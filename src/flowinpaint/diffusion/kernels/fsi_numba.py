@@ -1,0 +1,172 @@
+"""The loops behind `fsi_cpu.diffuse`, compiled by numba when this is first imported, and loaded from its cache later.
+
+Fields are (B, C, H, W) float32, known (B, 1, H, W) bool, weights (B, 4, H, W) with the time step in them.
+
+A pixel is a sum over fifteen rows. The compiler makes vectors of a loop only if it can check before it that what is
+written overlaps nothing that is read, and it gives up at more than eight such checks: so a row is summed in two loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import boolean, float32, int64, njit, uintp, void
+
+# No reordering and no assumption about NaN: a wrong vector must show, not spread in silence.
+_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
+
+
+def compiled(arguments: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Compile, or load what an earlier process has compiled.
+
+    arguments: a letter each, a for a field (B, C, H, W), k for a mask of that shape, i for a whole number, f for a
+    number, b for a truth value.
+    """
+    kinds = {
+        "a": float32[:, :, :, ::1],
+        "k": boolean[:, :, :, ::1],
+        "i": int64,
+        "f": float32,
+        "b": boolean,
+    }
+    signature = void(*(kinds[letter] for letter in arguments))
+
+    def compile_one(function: Callable[..., None]) -> Callable[..., None]:
+        try:
+            result: Callable[..., None] = njit(signature, cache=True, **_OPTIONS)(function)
+        except RuntimeError:  # there is no folder to keep it in
+            result = njit(signature, **_OPTIONS)(function)
+        return result
+
+    return compile_one
+
+
+def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that only compiled ones call, made part of them: see `multigrid_numba`."""
+    result: Callable[..., Any] = njit(forceinline=True, **_OPTIONS)(function)
+    return result
+
+
+@inner
+def _at_end(x: Any, u: Any, north: Any, south: Any, E: Any, S: Any, SE: Any, SW: Any, Sn: Any, SEn: Any, SWn: Any):
+    """(A u) at the first or last pixel of a row."""
+    total = S[x] * (south[x] - u[x]) + Sn[x] * (north[x] - u[x])
+    if x + 1 < u.shape[0]:
+        total += E[x] * (u[x + 1] - u[x]) + SE[x] * (south[x + 1] - u[x]) + SWn[x + 1] * (north[x + 1] - u[x])
+    if x > 0:
+        total += E[x - 1] * (u[x - 1] - u[x]) + SW[x] * (south[x - 1] - u[x]) + SEn[x - 1] * (north[x - 1] - u[x])
+    return total
+
+
+@inner
+def _step(p: Any, u: Any, Au: Any, known: Any, gamma: Any) -> Any:
+    """u_{l+1} from p = u_{l-1}, u and A u at a pixel."""
+    new = p + gamma * (u + Au - p)
+    return u if known else new
+
+
+@inner
+def _weighted_row(
+    p: Any,
+    u: Any,
+    north: Any,
+    south: Any,
+    E: Any,
+    S: Any,
+    SE: Any,
+    SW: Any,
+    Sn: Any,
+    SEn: Any,
+    SWn: Any,
+    known: Any,
+    gamma: Any,
+    Au: Any,
+) -> None:
+    """Make p = u_{l-1} into u_{l+1} in a row.
+
+    `north` and `south` are the rows beside u, and Sn, SEn, SWn the weights stored in the row above; Au is for use here.
+    """
+    one, last = uintp(1), u.shape[0] - 1  # unsigned: a signed index might count from the end
+    for x in range(one, uintp(max(last, 1))):
+        Au[x] = (
+            E[x] * (u[x + one] - u[x])
+            + E[x - one] * (u[x - one] - u[x])
+            + S[x] * (south[x] - u[x])
+            + SE[x] * (south[x + one] - u[x])
+            + SW[x] * (south[x - one] - u[x])
+        )
+    for x in range(one, uintp(max(last, 1))):
+        total = (
+            Au[x]
+            + Sn[x] * (north[x] - u[x])
+            + SEn[x - one] * (north[x - one] - u[x])
+            + SWn[x + one] * (north[x + one] - u[x])
+        )
+        p[x] = _step(p[x], u[x], total, known[x], gamma)
+    for x in range(0, last + 1, max(last, 1)):
+        p[x] = _step(p[x], u[x], _at_end(x, u, north, south, E, S, SE, SW, Sn, SEn, SWn), known[x], gamma)
+
+
+@inner
+def _isotropic_row(p: Any, u: Any, north: Any, south: Any, known: Any, gamma: Any) -> None:
+    """The same with 1/4 for every edge; beside the image, and only there, `north` or `south` is u itself."""
+    one, last, quarter = uintp(1), u.shape[0] - 1, float32(0.25)
+    for x in range(one, uintp(max(last, 1))):
+        total = (u[x + one] - u[x]) + (u[x - one] - u[x]) + (south[x] - u[x]) + (north[x] - u[x])
+        p[x] = _step(p[x], u[x], quarter * total, known[x], gamma)
+    for x in range(0, last + 1, max(last, 1)):
+        left, right = u[max(x - 1, 0)], u[min(x + 1, last)]
+        total = (right - u[x]) + (left - u[x]) + (south[x] - u[x]) + (north[x] - u[x])
+        p[x] = _step(p[x], u[x], quarter * total, known[x], gamma)
+
+
+@compiled("aakaaiiiiiib")
+def sweep(
+    even: Any,
+    odd: Any,
+    known: Any,
+    held: Any,
+    weights: Any,
+    first: int,
+    count: int,
+    top: int,
+    bottom: int,
+    top_slope: int,
+    bottom_slope: int,
+    isotropic: bool,
+) -> None:
+    """Steps first … first + count - 1 of a cycle, as a wave down the rows that stay in the cache from step to step.
+
+    Before, `even` holds u_first and `odd` its predecessor; step t writes over what it reads last. It works on the rows
+    from top + t · top_slope up to bottom + t · bottom_slope, and needs the row beside them as step t - 1 has left it.
+    Step 0 of a cycle puts `held` where known, the others keep what is there.
+    """
+    B, C, H, W = even.shape
+    Au, nothing = np.empty(W, np.float32), np.zeros(W, np.float32)
+    start = max(0, min(top, top + top_slope * (count - 1)))
+    stop = min(H, max(bottom, bottom + bottom_slope * (count - 1)))
+    for b in range(B):
+        E, S, SE, SW = weights[b, 0], weights[b, 1], weights[b, 2], weights[b, 3]
+        for front in range(start, stop + count - 1):
+            for t in range(count):
+                y = front - t
+                if y < max(0, top + top_slope * t) or y >= min(H, bottom + bottom_slope * t):
+                    continue
+                l = first + t  # noqa: E741  (the paper's index)
+                gamma = float32((4 * l + 2) / (2 * l + 3))
+                for c in range(C):
+                    u, p = (even[b, c], odd[b, c]) if t % 2 == 0 else (odd[b, c], even[b, c])
+                    north, south = u[max(y - 1, 0)], u[min(y + 1, H - 1)]
+                    if isotropic:
+                        _isotropic_row(p[y], u[y], north, south, known[b, 0, y], gamma)
+                    else:
+                        Sn, SEn, SWn = (S[y - 1], SE[y - 1], SW[y - 1]) if y > 0 else (nothing, nothing, nothing)
+                        _weighted_row(
+                            p[y], u[y], north, south, E[y], S[y], SE[y], SW[y], Sn, SEn, SWn, known[b, 0, y], gamma, Au
+                        )
+                    if l == 0:
+                        for x in range(W):
+                            if known[b, 0, y, x]:
+                                p[y, x] = held[b, c, y, x]

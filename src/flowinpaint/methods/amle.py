@@ -1,0 +1,227 @@
+"""AMLE inpainting: the absolutely minimising Lipschitz extension, infinity-harmonic in a metric made of the image.
+
+Raad, Oliver, Ballester, Haro and Meinhardt-Llopis, "On Anisotropic Optical Flow Inpainting Algorithms", IPOL 2020.
+An unknown pixel x looks for the neighbours with the steepest slope up, y, and down, z, in the distance d of
+`image_distance`, and takes the value between theirs at which the two slopes are equal:
+
+    u(x) = (d(x,z) u(y) + d(x,y) u(z)) / (d(x,y) + d(x,z))
+
+by Gauss–Seidel sweeps in row order, on `scales` levels from coarse to fine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flowinpaint.diffusion.pyramid import build_pyramid, upsample
+from flowinpaint.errors import InputError
+from flowinpaint.methods.image_distance import image_distance
+from flowinpaint.result import Progress, ProgressCallback, Solution, Status
+
+COLOUR_RANGE = 255.0
+"""Colours are compared on this scale, beside lengths in pixels: the default λ is made for it."""
+SWEEPS_AT_ONCE = 20
+"""Sweeps between two reports of progress."""
+
+Offsets = list[tuple[int, int]]
+Relax = Callable[..., tuple[int, float]]
+
+
+class Graph(NamedTuple):
+    """The P unknown pixels of one level and their K neighbours, in a flattened field with a margin.
+
+    pixels (P,): positions, in row order. steps (K,): from a pixel to its neighbours.
+    weights (P, K) float32: 1 / distance, 0 for a neighbour outside the image.
+    """
+
+    pixels: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32]
+
+
+def available() -> bool:
+    """Whether numba is there, without which this would take hours."""
+    return find_spec("numba") is not None
+
+
+def amle(
+    image: Tensor,
+    f: Tensor,
+    c: Tensor,
+    *,
+    scales: int = 3,
+    lam: float = 0.001,
+    epsilon: float = 0.001,
+    distance: int = 3,
+    neighbourhood: int = 1,
+    ratio: int = 2,
+    max_iterations: int = 1000,
+    progress: ProgressCallback | None = None,
+) -> Solution:
+    """Fill each channel on its own; image (1, 3, H, W) in [0, 1], f (1, C, H, W), c (1, 1, H, W). Runs on the CPU.
+
+    scales: levels, each half the size of the next. lam, distance: those of `image_distance`. neighbourhood: 1 for
+    the offsets within `ratio` pixels that are visible from the centre (16 for ratio 2), 2 for all of them (24).
+    epsilon: a level ends when a sweep changes its unknown pixels by less than this on average, in units of f: an
+    absolute rule, so for fields much larger or smaller than flows in pixels set it accordingly. max_iterations:
+    sweeps at most, on each level. The residual is that mean change in the last sweep, of the worst channel.
+
+    Every level ends before it has converged and the coarsest starts from zero (or the known value nearest to it): so
+    the outputs published with the paper are met, and both can be seen in large holes. On rough fields the sweeps may
+    end in a cycle above epsilon and run to max_iterations.
+    """
+    scales, max_iterations = _whole("scales", scales), _whole("max_iterations", max_iterations)
+    offsets = neighbour_offsets(neighbourhood, ratio)
+    if not 0 < epsilon < math.inf:
+        raise InputError(f"epsilon: {epsilon} was given; a mean change above 0 is taken.")
+    relax = _compiled()
+    device, (image, f, c) = f.device, (x.cpu().double() for x in (image, f, c))
+    H, W = f.shape[-2:]
+    # Ties between neighbours decide much in large holes; so 8-bit colours are made whole numbers again, which the
+    # caller's float32 has blurred.
+    colours = image * COLOUR_RANGE
+    colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
+    pyramid = build_pyramid(colours, f, c, min(scales, 1 + math.ceil(math.log2(max(H, W)))))
+    # Clamped, so that the maximum principle holds though the sweeps end early.
+    known = f[0, :, c[0, 0] > 0]
+    start = torch.zeros_like(known[:, 0]).clamp(known.amin(1), known.amax(1))
+    u = start[None, :, None, None].expand_as(pyramid[-1].f)
+    iterations, residual, too_large = 0, 0.0, 0.0
+    for number, level in enumerate(reversed(pyramid), start=1):
+        if number > 1:
+            u = upsample(u, (level.f.shape[-2], level.f.shape[-1]))
+        u = torch.where(level.c > 0, level.f, u)
+
+        def report(sweeps: int, change: float, done: int = iterations, number: int = number) -> None:
+            if progress:
+                progress(Progress(number, len(pyramid), done + sweeps, change))
+
+        graph = build_graph(level.image[0], level.c[0, 0] > 0, offsets, lam, distance)
+        filled, sweeps, residual = _solve_level(u[0], graph, offsets, epsilon, max_iterations, relax, report)
+        u = torch.where(level.c > 0, level.f, filled)
+        iterations += sweeps
+        if not residual < epsilon:
+            too_large = max(too_large, residual)
+    status: Status = "max_iterations" if too_large else "converged"
+    return Solution(u.to(device), iterations, too_large or residual, status)
+
+
+def neighbour_offsets(neighbourhood: int, ratio: int) -> Offsets:
+    """The (row, column) steps of neighbourhood 1 (visible from the centre: coprime) or 2 (all), in row order."""
+    if neighbourhood not in (1, 2):
+        raise InputError(f"neighbourhood: {neighbourhood} was given; 1 or 2 is taken.")
+    if ratio not in range(1, 9):
+        raise InputError(f"ratio: {ratio} was given; a whole number from 1 to 8 is taken.")
+    reach = range(-int(ratio), int(ratio) + 1)
+    steps = [(i, j) for i in reach for j in reach if (i, j) != (0, 0)]
+    return [step for step in steps if neighbourhood == 2 or math.gcd(*step) == 1]
+
+
+def build_graph(image: Tensor, known: Tensor, offsets: Offsets, lam: float, distance: int) -> Graph:
+    """The unknown pixels of a level with image (3, H, W) in [0, 255] and known (H, W) bool."""
+    margin = max(i for i, _ in offsets)
+    width = known.shape[1] + 2 * margin
+    rows, columns = np.nonzero(~known.numpy())
+    pixels = (rows + margin) * width + columns + margin
+    framed = F.pad(image.float(), (margin, margin, margin, margin), value=math.nan).flatten(1)
+    steps = np.array([i * width + j for i, j in offsets], np.int64)
+    weights = np.empty((len(offsets), len(pixels)), np.float32)
+    for k, (i, j) in enumerate(offsets):
+        step = int(steps[k])
+        if step > 0:  # the way back is as long as the way there
+            colour = (framed[:, step:] - framed[:, :-step]).square_().mean(0)
+            forth = image_distance(colour, float(i * i + j * j), lam, distance).reciprocal_().nan_to_num_(0.0).numpy()
+            weights[k] = forth[pixels]
+            weights[offsets.index((-i, -j))] = forth[pixels - step]
+    return Graph(pixels, steps, np.ascontiguousarray(weights.T))
+
+
+def _solve_level(
+    u: Tensor,
+    graph: Graph,
+    offsets: Offsets,
+    epsilon: float,
+    max_iterations: int,
+    relax: Relax,
+    report: Callable[[int, float], None],
+) -> tuple[Tensor, int, float]:
+    """Sweep u (C, H, W) until every channel is done: the field (1, C, H, W), sweeps and change of the worst channel."""
+    margin = max(i for i, _ in offsets)
+    H, W = u.shape[-2:]
+    # Half the memory traffic of float64, and the result becomes float32 anyway.
+    fields = F.pad(u, (margin, margin, margin, margin)).float().numpy()
+    sweeps = [0] * len(fields)
+    changes = [math.inf if len(graph.pixels) else 0.0] * len(fields)
+
+    def advance(channel: int) -> None:
+        most = min(SWEEPS_AT_ONCE, max_iterations - sweeps[channel])
+        done, changes[channel] = relax(fields[channel].reshape(-1), *graph, float(epsilon), most)
+        sweeps[channel] += done
+
+    with ThreadPoolExecutor(min(len(fields), torch.get_num_threads())) as threads:
+        while busy := [k for k, change in enumerate(changes) if not change < epsilon and sweeps[k] < max_iterations]:
+            list(threads.map(advance, busy))
+            report(max(sweeps), max(changes))
+    inner = fields[:, margin : margin + H, margin : margin + W]
+    return torch.from_numpy(inner).double()[None], max(sweeps), max(changes)
+
+
+def _relax(
+    u: npt.NDArray[np.float32],
+    pixels: npt.NDArray[np.int64],
+    steps: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.float32],
+    epsilon: float,
+    sweeps: int,
+) -> tuple[int, float]:
+    """Up to `sweeps` Gauss–Seidel sweeps over u, in place: how many it took, and the mean change in the last."""
+    change = np.inf
+    for sweep in range(sweeps):
+        total = 0.0
+        for p in range(len(pixels)):
+            x = pixels[p]
+            here = u[x]
+            up, up_value, up_weight = np.float32(-np.inf), here, np.float32(0)
+            down, down_value, down_weight = np.float32(np.inf), here, np.float32(0)
+            for k in range(len(steps)):
+                weight = weights[p, k]
+                if weight > 0:
+                    value = u[x + steps[k]]
+                    slope = (value - here) * weight
+                    if slope > up:
+                        up, up_value, up_weight = slope, value, weight
+                    if slope < down:
+                        down, down_value, down_weight = slope, value, weight
+            share = up_weight / (up_weight + down_weight)
+            u[x] = share * up_value + (np.float32(1) - share) * down_value
+            total += abs(u[x] - here)
+        change = total / len(pixels)
+        if change < epsilon:
+            return sweep + 1, change
+    return sweeps, change
+
+
+@cache
+def _compiled() -> Relax:
+    """`_relax` as machine code that leaves other threads running; numba is an extra, so imported here only."""
+    from numba import njit
+
+    compiled: Relax = njit(cache=True, nogil=True)(_relax)
+    return compiled
+
+
+def _whole(name: str, value: Any) -> int:
+    if not value >= 1 or value == math.inf or value % 1:
+        raise InputError(f"{name}: {value} was given; a whole number of at least 1 is taken.")
+    return int(value)

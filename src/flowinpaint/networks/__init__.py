@@ -1,0 +1,1 @@
+"""Network: the base class, registration, and weights on disk."""

@@ -1,0 +1,274 @@
+"""The Diffusion Tensor Module on CUDA in half precision: fourteen launches of our own kernels for the paper's.
+
+A 3×3 convolution to the few channels of z, and a transposed convolution of stride 2, are both products of a pixel's
+channels with a matrix, the first followed by a sum over the nine neighbours. So each level of the decoder is one
+product, which also makes the nine summands of its z. The two halves of what a level joins are written where they lie
+side by side, by the layers that make them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.errors import InputError
+from flowinpaint.integers import ceil_div, power_of_two
+from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
+from flowinpaint.neuroexplicit.kernels import dtm_triton, dtm_triton_sums
+from flowinpaint.neuroexplicit.kernels.dtm_gpu_packing import (
+    CHANNELS,
+    PackedParameters,
+    forward_biases,
+    forward_matrices,
+    halves_of,
+    tap_columns,
+)
+
+MOST_PREDICTED = 7
+"""Nine taps to so many channels fill a tile of 64 columns."""
+HALVES = (torch.float16, torch.bfloat16)
+
+
+class PackedDtm:
+    """A `DiffusionTensorModule` with its weights laid out for the kernels, in float16 or bfloat16.
+
+    The maps are of another type where one is given.
+    """
+
+    def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype, maps_dtype: torch.dtype | None = None) -> None:
+        if dtype not in HALVES:
+            raise InputError(f"dtype: {dtype} was given; torch.float16 or torch.bfloat16 is taken.")
+        inputs = dtm.cnv0.in_channels
+        if inputs > CHANNELS or dtm.out_channels > MOST_PREDICTED:
+            raise InputError(
+                f"dtm: {inputs} channels to {dtm.out_channels} were given; at most {CHANNELS} to at most "
+                f"{MOST_PREDICTED} are taken."
+            )
+        self.dtype, self.maps_dtype, self.channels = dtype, maps_dtype or dtype, dtm.out_channels
+        self._halves, self._merge, self._depth, self.stride = halves_of(dtm), dtm.merge, dtm.depth, dtm.stride
+        self._weights = PackedParameters(dtm, forward_matrices, dtype)
+        self._biases = PackedParameters(dtm, forward_biases, torch.float32)
+
+    def repack(self, parameters: Tensor | None = None) -> None:
+        """Copy the module's weights, of which `parameters` is `dtm_gpu_packing.flat`, into the same memory again."""
+        self._weights.repack(parameters)
+        self._biases.repack(parameters)
+
+    def __call__(self, x: Tensor) -> list[Tensor]:
+        """(B, H, W, 8), the channels beyond the module's zero, to four maps z (B, h, w, 8), coarse to fine."""
+        H, W, channels = x.shape[1:]
+        fits = channels == CHANNELS and H % self.stride == W % self.stride == 0
+        if not fits or x.dtype != self.dtype or not x.is_contiguous():
+            raise InputError(
+                f"x: shape {tuple(x.shape)} of {x.dtype} was given; contiguous (B, H, W, {CHANNELS}) of {self.dtype} "
+                f"with H and W multiples of {self.stride} is taken."
+            )
+        with torch.cuda.device_of(x):
+            return self.maps(x)
+
+    def maps(self, x: Tensor, kept: dict[str, Tensor] | None = None) -> list[Tensor]:
+        """The four maps z; what the gradient needs goes to `kept`: c0, c1, …, bottom, and of level k join_k and y_k."""
+        B, H, W, _ = x.shape
+
+        def keep(name: str, activation: Tensor) -> Tensor:
+            if kept is not None:
+                kept[name] = activation
+            return activation
+
+        halves = self._halves
+        joined = {k: x.new_empty(B, H >> k - 1, W >> k - 1, sum(sizes)) for k, sizes in halves.items()}
+        up = {k: joined[k][..., : halves[k][0]] for k in joined}
+        skipped = {k: joined[k][..., halves[k][0] :] for k in joined}
+        if self._merge:
+            c0 = keep("c0", self._first(x, x.new_empty(B, H, W, halves[1][1])))
+            self._convolve("cnv0_1", c0, skipped[1])
+            del c0
+        else:
+            self._first(x, skipped[1])
+        for k in range(1, self._depth):
+            c = keep(f"c{k}", self._convolve(f"cnv{k}", skipped[k], stride=2))
+            self._convolve(f"cnv{k}_1", c, skipped[k + 1])
+            del c
+        y = keep("bottom", self._convolve(f"cnv{self._depth}", skipped[self._depth], stride=2))
+        taps = list[Tensor]()
+        for k in halves:
+            taps += self._upsample(f"dcnv{k}", y, up.pop(k))
+            join = keep(f"join{k}", joined.pop(k))
+            skipped.pop(k)
+            y = keep(f"y{k}", self._convolve(f"mrg{k}", join) if self._merge else join)
+            del join
+        taps.append(self._tap_products(y))
+        maps = [x.new_empty(B, H // s, W // s, CHANNELS, dtype=self.maps_dtype) for s in (8, 4, 2, 1)]
+        tiles = sum(ceil_div(B * H * W // s**2, _SUMMED) for s in (8, 4, 2, 1))
+        launch(
+            dtm_triton_sums.sum_of_taps,
+            (tiles,),
+            *taps,
+            self._biases["dt"],
+            *maps,
+            B,
+            H,
+            W,
+            self.channels,
+            _SUMMED,
+        )
+        return maps
+
+    def _first(self, x: Tensor, out: Tensor) -> Tensor:
+        B, H, W, _ = x.shape
+        weight, bias = self._weights["cnv0"], self._biases["cnv0"]
+        columns = min(64, power_of_two(weight.shape[1]))
+        tile, warps = _first_tile(B * H * W)
+        grid = (ceil_div(B * H * W, tile), ceil_div(weight.shape[1], columns))
+        launch(
+            dtm_triton.first_convolution,
+            grid,
+            x,
+            weight,
+            bias,
+            out,
+            B * H * W,
+            H,
+            W,
+            weight.shape[1],
+            out.stride(2),
+            tile,
+            columns,
+            num_warps=warps,
+        )
+        return out
+
+    def _convolve(self, name: str, x: Tensor, out: Tensor | None = None, stride: int = 1) -> Tensor:
+        B, H, W, C = x.shape
+        weight, bias = self._weights[name], self._biases[name]
+        N = weight.shape[1]
+        if out is None:
+            out = x.new_empty(B, H // stride, W // stride, N)
+        pixels = out.numel() // N
+        tile, columns, warps, stages = _convolution_tile(pixels, C, N)
+        grid = (ceil_div(pixels, tile), ceil_div(N, columns))
+        launch(
+            dtm_triton.convolution,
+            grid,
+            x,
+            weight,
+            bias,
+            out,
+            pixels,
+            H,
+            W,
+            stride,
+            C,
+            x.stride(2),
+            N,
+            out.stride(2),
+            *pieces(C),
+            tile,
+            columns,
+            num_warps=warps,
+            num_stages=stages,
+        )
+        return out
+
+    def _upsample(self, name: str, x: Tensor, out: Tensor) -> list[Tensor]:
+        """Write the field of twice the size, and return the summands of the z that is made of x, if there is one."""
+        B, h, w, A = x.shape
+        weight, bias = self._weights[name], self._biases[name]
+        C = bias.numel() // 4
+        pixels = B * h * w
+        plane = ceil_div(pixels, 16)
+        columns_of_taps = weight.shape[1] - 4 * C
+        taps = [self._planes(x, plane)] if columns_of_taps else []
+        tile, columns, warps, stages = _upsampling_tile(pixels, C)
+        grid = (ceil_div(pixels, tile), ceil_div(weight.shape[1], columns))
+        launch(
+            dtm_triton.upsampling,
+            grid,
+            x,
+            weight,
+            bias,
+            out,
+            taps[0] if taps else None,
+            pixels,
+            plane,
+            w,
+            self.channels,
+            A,
+            *pieces(A),
+            C,
+            out.stride(2),
+            columns_of_taps,
+            tile,
+            columns,
+            num_warps=warps,
+            num_stages=stages,
+        )
+        return taps
+
+    def _tap_products(self, x: Tensor) -> Tensor:
+        """The summands of the finest z."""
+        A = x.shape[3]
+        pixels = x.numel() // A
+        plane = ceil_div(pixels, 16)
+        taps = self._planes(x, plane)
+        launch(
+            dtm_triton.tap_products,
+            (ceil_div(pixels, 128),),
+            x,
+            self._weights["dt1"],
+            taps,
+            pixels,
+            plane,
+            self.channels,
+            A,
+            *pieces(A),
+            tap_columns(self.channels),
+            128,
+            64,
+            num_warps=8,
+        )
+        return taps
+
+    def _planes(self, like: Tensor, plane: int) -> Tensor:
+        """Memory for what the taps make of plane · 16 pixels, a plane for each tap and channel."""
+        return torch.empty(9 * self.channels, plane * 16, dtype=torch.float16, device=like.device)
+
+
+_SUMMED = 512
+"""Pixels of a tile of `sum_of_taps`."""
+_FEW = 16384
+"""Pixels that do not fill the device with large tiles."""
+
+
+# Four warps to 64 pixels, never to more: of several products outside a loop Triton 3.6 then makes wrong code on Hopper,
+# false values or accesses out of bounds. Seen with (256, 4) for `first_convolution`.
+
+
+def _first_tile(pixels: int) -> tuple[int, int]:
+    return 128, 8
+
+
+def _convolution_tile(pixels: int, C: int, N: int) -> tuple[int, int, int, int]:
+    """Pixels and columns of a tile, warps and stages of its program."""
+    if N <= 64:
+        return 128, power_of_two(N), 8, 3
+    if pixels >= _FEW:
+        return (128, 256, 8, 3) if N == 192 and C > 128 else (128, 128, 8, 2 if 64 < C <= 96 else 3)
+    if N <= 128:
+        return 128, 128, 8, 3
+    return (64, 64, 4, 5 if C > 96 else 3) if N <= 256 else (64, 32, 4, 5)
+
+
+def _upsampling_tile(pixels: int, C: int) -> tuple[int, int, int, int]:
+    if C % 32:
+        return 128, 64, 8, 3
+    return (64, 64, 4, 4) if pixels < 1024 else (128, 128, 8, 3)
+
+
+def pieces(channels: int) -> tuple[int, int]:
+    """HEAD and TAIL, of at most 96 channels together, by which the kernels go through a pixel's channels."""
+    return next((head, tail) for head, tail in _PIECES if channels % (head + tail) == 0)
+
+
+_PIECES = ((64, 0), (64, 32), (32, 0), (32, 16), (16, 0))

@@ -1,0 +1,308 @@
+"""The Diffusion Tensor Module with its gradient on CUDA, in half precision, by our own kernels.
+
+The gradients of activations are products of pixels with matrices as the activations are (`dtm_gpu`); those of weights
+are sums over all pixels, each of which several programs share, in parts that are then added in a fixed order.
+
+Activations and gradients may be of two types: the rounding of activations decides how exact a gradient is, its own
+hardly matters, but gradients need the range of bfloat16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.integers import ceil_div, power_of_two
+from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
+from flowinpaint.neuroexplicit.kernels import dtm_training_triton
+from flowinpaint.neuroexplicit.kernels.dtm_gpu import PackedDtm, pieces
+from flowinpaint.neuroexplicit.kernels.dtm_gpu_packing import PackedParameters, backward_matrices, flat, halves_of
+from flowinpaint.neuroexplicit.kernels.dtm_training_sums import GradientSums, block
+
+_COLUMNS = 64
+_TILES = {
+    "head": (128, 8, 3),
+    "convolution": (128, 8, 3),
+    "strided": (128, 8, 3),
+    "upsampling": (128, 8, 3),
+    "weight": (64, 4, 3),
+    "large weight": (64, 8, 3),
+    "taps weight": (64, 8, 3),
+}
+"""Pixels of a tile, or those that a weight's gradient takes at a time; warps and stages of its program."""
+
+
+class TrainableDtm:
+    """A `DiffusionTensorModule` whose maps, and their gradient for its parameters, our kernels compute."""
+
+    def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype, gradients: torch.dtype) -> None:
+        """dtype: of input and activations, float16 or bfloat16; gradients: of maps and gradients, not less wide."""
+        self.dtm, self.gradients = dtm, gradients
+        self.network = PackedDtm(dtm, dtype, gradients)
+        self.transposed = PackedParameters(dtm, backward_matrices, gradients)
+        self.sums = GradientSums(dtm)
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
+        """(B, H, W, 8) as `PackedDtm` takes it to its four maps, differentiable for the parameters, not for x."""
+        maps: tuple[Tensor, ...] = _Dtm.apply(x, self, *self.dtm.parameters())
+        return maps
+
+
+class _Dtm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, trainable: TrainableDtm, *_: Tensor) -> tuple[Tensor, ...]:
+        parameters = flat(trainable.dtm)
+        trainable.network.repack(parameters)
+        trainable.transposed.repack(parameters)
+        kept: dict[str, Tensor] = {}
+        with torch.cuda.device_of(x):
+            maps = trainable.network.maps(x, kept)
+        ctx.save_for_backward(x, *kept.values())
+        ctx.trainable, ctx.names = trainable, list(kept)
+        return tuple(maps)
+
+    @staticmethod
+    def backward(ctx: Any, *dz: Tensor) -> tuple[Tensor | None, ...]:
+        x, *kept = ctx.saved_tensors
+        activations = dict(zip(ctx.names, kept, strict=True))
+        with torch.cuda.device_of(x):
+            gradients = _Backward(ctx.trainable).run(x, activations, [z.contiguous() for z in dz])
+        return None, None, *gradients
+
+
+class _Backward:
+    """One pass from the maps' gradients to the parameters'."""
+
+    def __init__(self, trainable: TrainableDtm) -> None:
+        self.weights, self.sums, self.dtype = trainable.transposed, trainable.sums, trainable.gradients
+        self.channels, self.merge, self.depth = trainable.dtm.out_channels, trainable.dtm.merge, trainable.dtm.depth
+        self.halves = halves_of(trainable.dtm)
+
+    def run(self, x: Tensor, a: dict[str, Tensor], dz: list[Tensor]) -> list[Tensor]:
+        """x, activations a and dz, the gradients of the maps from coarse to fine, to those of the parameters."""
+        for k, z in enumerate(dz):
+            biases = self.sums["dt.bias"][k * self.channels : (k + 1) * self.channels]
+            torch.sum(z[..., : self.channels], (0, 1, 2), dtype=torch.float32, out=biases)
+        skipped = {}
+        self._taps_weight("dt1", dz[3], a["y1"])
+        g = self._through_head(dz[3], a["y1"])
+        for k in range(1, self.depth + 1):
+            if self.merge:
+                self._weight(f"mrg{k}", a[f"join{k}"], g, 1, 3)
+                g = self._through_convolution(f"mrg{k}", f"dcnv{k}", g, a[f"join{k}"])
+            below, skipped[k] = g.split(self.halves[k], 3)
+            read = a[f"y{k + 1}"] if k < self.depth else a["bottom"]
+            self._weight(f"dcnv{k}", below, read, 2, 2)
+            if k < len(dz):
+                self._taps_weight(f"dt{k + 1}", dz[3 - k], read)
+            g = self._through_decoder(k, below, read, dz[3 - k] if k < len(dz) else None)
+        self._weight(f"cnv{self.depth}", self._skips(a, self.depth), g, 2, 3)
+        g = self._through_stride(
+            f"cnv{self.depth}", f"cnv{self.depth - 1}_1", g, self._skips(a, self.depth), skipped[self.depth]
+        )
+        for k in range(self.depth - 1, 0, -1):
+            self._weight(f"cnv{k}_1", a[f"c{k}"], g, 1, 3)
+            g = self._through_convolution(f"cnv{k}_1", f"cnv{k}", g, a[f"c{k}"])
+            self._weight(f"cnv{k}", self._skips(a, k), g, 2, 3)
+            maker = f"cnv{k - 1}_1" if k > 1 or self.merge else "cnv0"
+            g = self._through_stride(f"cnv{k}", maker, g, self._skips(a, k), skipped[k])
+        if self.merge:
+            self._weight("cnv0_1", a["c0"], g, 1, 3)
+            g = self._through_convolution("cnv0_1", "cnv0", g, a["c0"])
+        self._taps_weight("cnv0", x, g)
+        return self.sums.gradients()
+
+    def _skips(self, a: dict[str, Tensor], level: int) -> Tensor:
+        """The half of a level's join that skips the level below."""
+        half: Tensor = a[f"join{level}"].split(self.halves[level], 3)[1]
+        return half
+
+    def _maker(self, level: int) -> str:
+        """Which layer's bias made what dt and the next dcnv read of a level; of a join its first half did."""
+        return f"mrg{level}" if self.merge else f"dcnv{level}"
+
+    def _through_head(self, dz: Tensor, active: Tensor) -> Tensor:
+        B, H, W, N = active.shape
+        out, weight = torch.empty_like(active, dtype=self.dtype), self.weights["dt1"]
+        columns = min(_COLUMNS, power_of_two(N))
+        tile, warps, stages = _TILES["head"]
+        grid = (ceil_div(B * H * W, tile), ceil_div(N, columns))
+        sums = torch.empty(grid[0], N, device=dz.device)
+        launch(
+            dtm_training_triton.head_gradient,
+            grid,
+            dz,
+            weight,
+            active,
+            out,
+            sums,
+            B * H * W,
+            H,
+            W,
+            N,
+            tile,
+            columns,
+            num_warps=warps,
+            num_stages=stages,
+        )
+        self._bias(self._maker(1), sums)
+        return out
+
+    def _through_convolution(self, name: str, maker: str, g: Tensor, active: Tensor) -> Tensor:
+        B, H, W, C = g.shape
+        out = torch.empty_like(active, dtype=self.dtype)
+        N = out.shape[3]
+        tile, warps, stages = _TILES["convolution"]
+        grid = (ceil_div(B * H * W, tile), ceil_div(N, _COLUMNS))
+        sums = torch.empty(grid[0], N, device=g.device)
+        launch(
+            dtm_training_triton.convolution_gradient,
+            grid,
+            g,
+            self.weights[name],
+            active,
+            out,
+            sums,
+            B * H * W,
+            H,
+            W,
+            C,
+            N,
+            *pieces(C),
+            tile,
+            _COLUMNS,
+            num_warps=warps,
+            num_stages=stages,
+        )
+        self._bias(maker, sums)
+        return out
+
+    def _through_stride(self, name: str, maker: str, g: Tensor, active: Tensor, skipped: Tensor) -> Tensor:
+        """Through a 3×3 of stride 2; active, and `skipped` through the skip connection, are halves of joins."""
+        B, h, w, C = g.shape
+        N = active.shape[3]
+        out = torch.empty(active.shape, dtype=self.dtype, device=g.device)
+        tile, warps, stages = _TILES["strided"]
+        grid = (ceil_div(B * h * w, tile), ceil_div(N, _COLUMNS), 4)
+        sums = torch.empty(4 * grid[0], N, device=g.device)
+        launch(
+            dtm_training_triton.strided_gradient,
+            grid,
+            g,
+            self.weights[name],
+            skipped,
+            active,
+            out,
+            sums,
+            B * h * w,
+            h,
+            w,
+            C,
+            N,
+            *pieces(C),
+            active.stride(2),
+            tile,
+            _COLUMNS,
+            num_warps=warps,
+            num_stages=stages,
+        )
+        self._bias(maker, sums)
+        return out
+
+    def _through_decoder(self, level: int, g: Tensor, active: Tensor, dz: Tensor | None) -> Tensor:
+        """From what a level's decoder made, and the z beside it, to what both read."""
+        B, h, w, N = active.shape
+        out = torch.empty_like(active, dtype=self.dtype)
+        C = g.shape[3]
+        tile, warps, stages = _TILES["upsampling"]
+        grid = (ceil_div(B * h * w, tile), ceil_div(N, _COLUMNS))
+        sums = torch.empty(grid[0], N, device=g.device)
+        launch(
+            dtm_training_triton.upsampling_gradient,
+            grid,
+            g,
+            dz,
+            self.weights[f"dcnv{level}"],
+            active,
+            out,
+            sums,
+            B * h * w,
+            h,
+            w,
+            C,
+            g.stride(2),
+            *pieces(C),
+            N,
+            dz is not None,
+            tile,
+            _COLUMNS,
+            num_warps=warps,
+            num_stages=stages,
+        )
+        self._bias(f"cnv{level}" if level == self.depth else self._maker(level + 1), sums)
+        return out
+
+    def _weight(self, name: str, source: Tensor, other: Tensor, stride: int, side: int) -> None:
+        out, parts = self.sums[name], self.sums.parts[name]
+        H, W, C = source.shape[1:]
+        pixels, N = other.numel() // other.shape[3], other.shape[3]
+        rows, columns = block(C), block(N)
+        taken, warps, stages = _TILES["weight" if rows * columns <= 64 * 64 else "large weight"]
+        chunks = ceil_div(ceil_div(pixels, taken), parts)
+        grid = (side**2 * ceil_div(C, rows), ceil_div(N, columns), parts)
+        launch(
+            dtm_training_triton.weight_gradient,
+            grid,
+            source,
+            other,
+            out,
+            pixels,
+            H,
+            W,
+            stride,
+            chunks,
+            C,
+            source.stride(2),
+            N,
+            side,
+            rows,
+            columns,
+            taken,
+            num_warps=warps,
+            num_stages=stages,
+        )
+
+    def _taps_weight(self, name: str, source: Tensor, other: Tensor) -> None:
+        out, parts = self.sums[name], self.sums.parts[name]
+        B, H, W, N = other.shape
+        columns = block(N)
+        taken, warps, stages = _TILES["taps weight"]
+        chunks = ceil_div(ceil_div(B * H * W, taken), parts)
+        grid = (ceil_div(N, columns), parts)
+        launch(
+            dtm_training_triton.taps_weight_gradient,
+            grid,
+            source,
+            other,
+            out,
+            B * H * W,
+            H,
+            W,
+            chunks,
+            N,
+            columns,
+            taken,
+            num_warps=warps,
+            num_stages=stages,
+        )
+
+    def _bias(self, name: str, sums: Tensor) -> None:
+        """The gradient of the layer that made an activation, from the sums (programs, channels) over its pixels.
+
+        Of a join these are the first channels: the other half has more of its gradient to come.
+        """
+        out = self.sums[f"{name}.bias"]
+        torch.sum(sums[:, : out.numel()], 0, out=out)

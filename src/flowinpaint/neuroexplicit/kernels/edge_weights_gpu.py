@@ -1,0 +1,143 @@
+"""From the network's maps to the edge weights of every level, for CUDA, in Triton: one launch for all levels.
+
+The functions of `process.process_of` and `stencil.edge_weights` for a model that predicts α, the eigenvalues and the
+eigenvectors, with the stable β.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.errors import InputError
+from flowinpaint.integers import ceil_div
+from flowinpaint.neuroexplicit.dtm import TENSOR_CORE_CHANNELS
+from flowinpaint.neuroexplicit.edge_weights import LAMBDA_FLOOR, QUARTER
+from flowinpaint.neuroexplicit.kernels import edge_weights_triton
+
+_ROWS, _PAIRS = 4, 32
+"""Rows of a tile, and how many pairs of pixels are in each, one to a lane."""
+_BLOCK = 128
+"""Cells that a program of the way back takes."""
+_MAPS = 4
+_PREDICTED = 5
+_ALIGNMENT = int(edge_weights_triton.ALIGNMENT)
+
+
+def edge_weights(
+    maps: Sequence[Tensor],
+    lam: Tensor,
+    size: tuple[int, int],
+    levels: int,
+    direction_floor: float,
+    dtype: torch.dtype = torch.float16,
+    tau: Tensor | None = None,
+) -> list[Tensor]:
+    """τ times the edge weights (B, 4, h, w) of each level, from coarse to fine, computed in float32.
+
+    maps: coarse to fine, (B, hp, wp, n) of one floating type, the first five of the n channels being α, μ₁, μ₂ and v;
+    each half the size of the next, and the last at least `size`, that of the finest level. There are four with n = 8,
+    and levels coarser than the first average it; or one with any n for one level. lam: (len(maps),) float32, λ of each
+    map. direction_floor: what stands beside ‖v‖². tau: (levels, B) float32, from coarse to fine; by default 1/4.
+    """
+    _check(maps, lam, size, levels, tau)
+    maps = [_with_whole_pixels(z) for z in maps]
+    (H, W), (B, Hp, Wp, _) = size, maps[-1].shape
+    sizes = [((H - 1 >> k) + 1, (W - 1 >> k) + 1) for k in reversed(range(levels))]
+    starts = [0]
+    for h, w in sizes:
+        starts.append(starts[-1] + -(-B * 4 * h * w // _ALIGNMENT) * _ALIGNMENT)
+    out = torch.empty(starts[-1], dtype=dtype, device=lam.device)
+    averaged = levels - len(maps)
+    tiles = sum(h * ceil_div(w, _PAIRS) for h, w in sizes[:averaged])
+    tiles += sum(ceil_div(h, _ROWS) * ceil_div(w, 2 * _PAIRS) for h, w in sizes[averaged:])
+    fine, *coarser = maps[::-1]
+    with torch.cuda.device_of(lam):
+        launch(
+            edge_weights_triton.all_levels,
+            (tiles, B),
+            fine,
+            *(coarser or (None, None, None)),
+            lam,
+            tau,
+            out,
+            B,
+            H,
+            W,
+            Hp,
+            Wp,
+            levels,
+            LAMBDA_FLOOR,
+            direction_floor,
+            QUARTER,
+            len(maps),
+            fine.stride(2),
+            tau is not None,
+            _ROWS,
+            _PAIRS,
+            num_warps=_PAIRS // 32,
+        )
+    return [out[at : at + B * 4 * h * w].view(B, 4, h, w) for at, (h, w) in zip(starts[:-1], sizes, strict=True)]
+
+
+def gradients(z: Tensor, lam: Tensor, gradient: Tensor, direction_floor: float) -> tuple[Tensor, Tensor]:
+    """What the gradient (B, 4, h, w) of one level's weights makes of z (B, h, w, n) and of lam: (B, h, w, 5) and ()."""
+    z, gradient = _with_whole_pixels(z), gradient.contiguous()
+    B, h, w, _ = z.shape
+    blocks = ceil_div(h * w, _BLOCK)
+    grad_z = torch.empty(B, h, w, _PREDICTED, dtype=z.dtype, device=z.device)
+    parts = torch.empty(B * blocks, device=z.device)
+    with torch.cuda.device_of(z):
+        launch(
+            edge_weights_triton.backward,
+            (blocks, B),
+            z,
+            lam,
+            gradient,
+            grad_z,
+            parts,
+            h,
+            w,
+            LAMBDA_FLOOR,
+            direction_floor,
+            QUARTER,
+            z.stride(2),
+            _BLOCK,
+        )
+    return grad_z, parts.sum()
+
+
+def _with_whole_pixels(z: Tensor) -> Tensor:
+    """The map z (B, h, w, n) with its pixels at equal distances, each beginning with the first channel in memory."""
+    _, h, w, n = z.shape
+    pitch = z.stride(2)
+    even = z.stride() == (h * w * pitch, w * pitch, pitch, 1) and pitch >= n
+    return z if even and z.storage_offset() % pitch == 0 else z.contiguous()
+
+
+def _check(maps: Sequence[Tensor], lam: Tensor, size: tuple[int, int], levels: int, tau: Tensor | None) -> None:
+    if len(maps) not in (1, _MAPS):
+        raise InputError(f"maps: {len(maps)} were given; {_MAPS} or one are taken.")
+    B, Hp, Wp, n = maps[-1].shape
+    if n < _PREDICTED or (len(maps) == _MAPS and n != TENSOR_CORE_CHANNELS):
+        raise InputError(
+            f"maps: {n} channels were given; {TENSOR_CORE_CHANNELS} in each of {_MAPS}, or at least {_PREDICTED} in "
+            "one are taken."
+        )
+    for k, z in enumerate(reversed(maps)):
+        expected = (B, Hp >> k, Wp >> k, n)
+        if z.shape != expected or z.dtype != maps[-1].dtype:
+            raise InputError(
+                f"maps: {z.dtype} of shape {tuple(z.shape)} was given; {maps[-1].dtype} of shape {expected} is taken "
+                f"beside the finest of shape {tuple(maps[-1].shape)}."
+            )
+    if not (0 < size[0] <= Hp and 0 < size[1] <= Wp):
+        raise InputError(f"size: {size} was given; one from (1, 1) to the finest map's {(Hp, Wp)} is taken.")
+    if levels < len(maps) or levels > len(maps) == 1:
+        raise InputError(f"levels: {levels} was given; one for one map, at least {_MAPS} for {_MAPS} are taken.")
+    for name, x, shape in (("lam", lam, (len(maps),)), ("tau", tau, (levels, B))):
+        if x is not None and (x.shape != shape or x.dtype != torch.float32):
+            raise InputError(f"{name}: {x.dtype} of shape {tuple(x.shape)} was given; float32 of {shape} is taken.")

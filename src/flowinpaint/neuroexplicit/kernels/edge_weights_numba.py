@@ -1,0 +1,72 @@
+"""The loop behind `edge_weights_cpu`, compiled by numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import float32, uintp
+
+from flowinpaint.diffusion.kernels.fsi_numba import compiled, inner
+
+
+@inner
+def _diffusivity(g: Any, z: Any, per_square: Any) -> None:
+    for x in range(uintp(g.shape[0])):
+        g[x] = float32(1) / (float32(1) + z[x] * z[x] * per_square)
+
+
+@inner
+def _tensor(a: Any, b: Any, c: Any, mu1: Any, mu2: Any, vx: Any, vy: Any, fade: Any) -> None:
+    """D = (a b; b c) in a row of cells; fade: the floor beside ‖v‖²."""
+    half = float32(0.5)
+    for x in range(uintp(a.shape[0])):
+        inverse = float32(1) / (vx[x] * vx[x] + vy[x] * vy[x] + fade)
+        cos2, sin2 = (vx[x] * vx[x] - vy[x] * vy[x]) * inverse, float32(2) * vx[x] * vy[x] * inverse
+        mean, radius = half * (mu1[x] + mu2[x]), half * (mu1[x] - mu2[x])
+        a[x], b[x], c[x] = mean + radius * cos2, radius * sin2, mean - radius * cos2
+
+
+@inner
+def _cell_weights(a: Any, b: Any, c: Any, alpha: Any, tau: Any, last: Any) -> None:
+    """Make a, b, c and α into the halves (a-δ), (b+δ), (c-δ), (δ-b) times τ/2; nothing in the column past the cells."""
+    half = float32(0.5) * tau
+    for x in range(uintp(a.shape[0])):
+        delta = alpha[x] * (a[x] + c[x]) + (float32(1) - float32(2) * alpha[x]) * abs(b[x])
+        alpha[x] = half * (delta - b[x])
+        a[x] = half * (a[x] - delta)
+        b[x] = half * (b[x] + delta)
+        c[x] = half * (c[x] - delta)
+    alpha[last], a[last], b[last], c[last] = 0, 0, 0, 0
+
+
+@compiled("aaaffaii")
+def edge_weights(alpha: Any, z: Any, tau: Any, per_square: Any, fade: Any, out: Any, start: int, stop: int) -> None:
+    """z: the last four channels are μ₁, μ₂ and v; tau (B, 1, 1, 1); per_square: 1 / λ²."""
+    B, _, H, W = out.shape
+    first, one = z.shape[1] - 4, uintp(1)
+    mu1, mu2 = np.empty(W, np.float32), np.empty(W, np.float32)
+    a, b, c, d = np.empty(W, np.float32), np.empty(W, np.float32), np.empty(W, np.float32), np.empty(W, np.float32)
+    above = np.zeros(W, np.float32)
+    for k in range(B):
+        for y in range(max(start - 1, 0), stop):  # the row before the first, for what it gives to the first
+            if y < H - 1:
+                _diffusivity(mu1, z[k, first, y], per_square)
+                _diffusivity(mu2, z[k, first + 1, y], per_square)
+                _tensor(a, b, c, mu1, mu2, z[k, first + 2, y], z[k, first + 3, y], fade)
+                d[:] = alpha[k, 0, y]
+                _cell_weights(a, b, c, d, tau[k, 0, 0, 0], W - 1)
+            else:
+                a[:], b[:], c[:], d[:] = 0, 0, 0, 0
+            if y >= start:
+                east, south, south_east, south_west = out[k, 0, y], out[k, 1, y], out[k, 2, y], out[k, 3, y]
+                if y == 0:
+                    above[:] = 0
+                for x in range(uintp(W)):
+                    east[x] = a[x] + above[x]
+                    south_east[x] = b[x]
+                south[0], south_west[0] = c[0], 0
+                for x in range(one, uintp(W)):
+                    south[x] = c[x] + c[x - one]
+                    south_west[x] = d[x - one]
+            above[:] = a

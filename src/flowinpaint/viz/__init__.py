@@ -1,0 +1,1 @@
+"""Pictures of fields: colours, contact sheets."""

@@ -1,0 +1,228 @@
+"""Sheets of pictures with titles and keys, and the `preview` that shows and compares results."""
+
+from collections.abc import Mapping, Sequence
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.errors import InputError
+from flowinpaint.metrics import endpoint_error, epe, fl_outliers
+from flowinpaint.viz.colours import (
+    Field,
+    FieldRange,
+    Rgb,
+    as_rgb,
+    check_alike,
+    colour_field,
+    draw_given,
+    error_limit,
+    error_map,
+    field_range,
+    map_colours,
+    resized,
+    wheel_colours,
+)
+
+Panel = tuple[str, Rgb]
+
+_SHEET_WIDTH = 2400
+_PANEL_HEIGHT = 1000
+_SMALL_PANEL = 240
+_THINNEST = 16
+_MAX_COLUMNS = 6
+# Off-white, so that a field that rests (white) stands out from it.
+_PAPER = 238
+_INK, _FAINT = (25, 28, 33), (95, 100, 110)
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+
+
+def preview(
+    image: Field,
+    flow: Field,
+    mask: npt.NDArray[np.bool_],
+    results: Mapping[str, Field | tuple[Field, str]],
+    truth: Field | None = None,
+    expected: Mapping[str, Field | None] | None = None,
+) -> Rgb:
+    """One picture to judge results by: image, given vectors, each result, and with the truth their errors.
+
+    image, flow and mask are as in `draw_given`; results are fields (H, W, C) by name, with a line of small
+    print where wanted; truth is (H, W, C), not finite where unknown; expected are the errors (H, W) that methods
+    expect of results of these names, `Result.expected_error`, grey where infinite. All fields share one colour
+    range, all error maps another, and a key shows both. The sheet is at most about 2400 px wide.
+    """
+    expected = expected or {}
+    foreseen = {name: np.where(np.isinf(e), np.nan, e) for name, e in expected.items() if e is not None}
+    if strangers := sorted(expected.keys() - results.keys()):
+        raise InputError(f"expected: {strangers[0]!r} was given; names of results are taken.")
+    fields = {name: r if isinstance(r, tuple) else (r, "") for name, r in results.items()}
+    check_alike(image, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
+    for name, error in foreseen.items():
+        if error.shape != mask.shape:
+            raise InputError(f"expected: {name!r} has the shape {error.shape}; the image's {mask.shape} is taken.")
+    limits = field_range(np.where(mask[..., None], flow, np.nan) if truth is None else truth)
+    rows = -(-len(fields) // _MAX_COLUMNS)
+    columns = max(2 if truth is None else 3, -(-len(fields) // max(rows, 1)))
+    size = _panel_size(mask.shape, columns)
+    share = f"{np.count_nonzero(mask)} of {mask.size} px | {_number(100 * mask.mean())} %"
+    inputs = [
+        (f"Image\n{mask.shape[1]} x {mask.shape[0]} px", as_rgb(image)),
+        (f"Given\n{share}", draw_given(image, flow, mask, limits, size)),
+    ]
+    filled = [
+        (f"{name}\n{_score(field, truth, note)}", colour_field(field, limits)) for name, (field, note) in fields.items()
+    ]
+    keys = [_field_key(limits, flow.shape[2], size[0])]
+    errors: dict[str, Field] = {}
+    if truth is not None:
+        inputs.append(("Ground truth", colour_field(truth, limits)))
+        errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
+    below: list[list[Panel | None]] = []
+    if maps := [*errors.values(), *foreseen.values()]:
+        worst = error_limit(*maps)
+        for title, of in (("Error of", errors), ("Expected error of", foreseen)):
+            row = [(f"{title} {name}", error_map(of[name], worst)) if name in of else None for name in fields]
+            below += [row] if of else []
+        keys.append(
+            _bar_key(
+                "error" if errors else "expected error",
+                FieldRange(0.0, worst),
+                _unit(flow),
+                cv2.COLORMAP_INFERNO,
+                size[0],
+            )
+        )
+    return contact_sheet(_with_keys(_grid(inputs, [[*filled], *below], columns, size), keys), columns)
+
+
+def _grid(
+    inputs: list[Panel], stacked: list[list[Panel | None]], columns: int, size: tuple[int, int]
+) -> list[Panel | None]:
+    """The panels row by row: inputs, then rows of results with what belongs to them below, or beside a single one."""
+    rows: list[list[Panel | None]] = [[*inputs]]
+    if len(stacked[0]) == 1:
+        rows.append([panel for row in stacked for panel in row])
+    else:
+        rows += [row[i : i + columns] for i in range(0, len(stacked[0]), columns) for row in stacked]
+    panels: list[Panel | None] = []
+    for row in rows:
+        panels += [panel and (panel[0], resized(panel[1], size)) for panel in row] + [None] * (columns - len(row))
+    return panels
+
+
+def _with_keys(panels: list[Panel | None], keys: list[Rgb]) -> list[Panel | None]:
+    """The panels with the keys in the first free place, or else in a row of their own."""
+    if None not in panels:
+        return [*panels, ("Key", keys[0]), *(("", key) for key in keys[1:])]
+    free = panels.index(None)
+    return [*panels[:free], ("Key", np.concatenate(keys)), *panels[free + 1 :]]
+
+
+def _score(field: Field, truth: Field | None, note: str) -> str:
+    """The small print of a result: its errors where the truth is known, then the note."""
+    parts = [] if truth is None else [f"EPE {_number(epe(field, truth))}{_unit(field)}"]
+    if truth is not None and field.shape[2] == 2:
+        parts.append(f"Fl {_number(fl_outliers(field, truth))} %")
+    return " | ".join([*parts, note] if note else parts)
+
+
+def _unit(field: Field) -> str:
+    # Only flow is known to be in px: one channel may be a depth in metres.
+    return " px" if field.shape[2] == 2 else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if 1000 <= value < np.inf else f"{value:.3g}"
+
+
+def contact_sheet(panels: Sequence[Panel | None], columns: int) -> Rgb:
+    """Lay pictures (h, w, 3) out in a grid, row by row, each under its title; None leaves a place free.
+
+    The first line of a title is large and further lines are small print. OpenCV's letters are ASCII only.
+    """
+    if not panels or columns < 1:
+        raise InputError(f"panels and columns are {len(panels)} and {columns}; at least one of each is taken.")
+    cell = max([_SMALL_PANEL] + [panel[1].shape[1] for panel in panels if panel])
+    em = _letter_size(cell)
+    rows = [_sheet_row(panels[i : i + columns], columns, cell, em) for i in range(0, len(panels), columns)]
+    return np.pad(np.concatenate(rows), ((em, 0), (em, 0), (0, 0)), constant_values=_PAPER)
+
+
+def _sheet_row(row: Sequence[Panel | None], columns: int, cell: int, em: int) -> Rgb:
+    """One row of the sheet, with titles over the pictures and paper to the right of and below each."""
+    placed = [(i * (cell + em), panel[0].split("\n"), panel[1]) for i, panel in enumerate(row) if panel]
+    head = round((0.5 + 1.3 * max((len(lines) for _, lines, _ in placed), default=0)) * em)
+    body = max((rgb.shape[0] for _, _, rgb in placed), default=0)
+    strip = _paper(head + body + em, columns * (cell + em))
+    for left, lines, rgb in placed:
+        for i, text in enumerate(lines):
+            size = (1.0 if i == 0 else 0.8) * em
+            size *= min(1.0, cell / max(1, _text_width(text, size)))
+            _write(strip, text, (left, (1 + 1.3 * i) * em), size, _FAINT if i else _INK)
+        strip[head : head + rgb.shape[0], left : left + rgb.shape[1]] = rgb
+    return strip
+
+
+def _field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
+    """The key of a field's colours: a bar, or for flow the wheel with its reading beside it."""
+    if channels != 2:
+        return _bar_key("value" if channels == 1 else "length", limits, "", cv2.COLORMAP_TURBO, width)
+    em = _letter_size(width)
+    key = _paper(5 * em, max(width, _SMALL_PANEL))
+    v, u = np.mgrid[: 5 * em, : 5 * em].astype(np.float32) - (2.5 * em - 0.5)
+    cover = np.clip(2.2 * em + 0.5 - np.hypot(u, v), 0, 1)[..., None]
+    key[:, : 5 * em] = cover * wheel_colours(u, v, 2.2 * em + 1) + (1 - cover) * _PAPER
+    for line, text in enumerate(("hue: direction", f"rim: {_number(limits.high)} px", "darker: beyond")):
+        _write(key, text, (5.6 * em, (1.7 + 1.2 * line) * em), 0.8 * em, _FAINT)
+    return key
+
+
+def _bar_key(name: str, limits: FieldRange, unit: str, colormap: int, width: int) -> Rgb:
+    """A bar of the colours from low to high, with these and its name written under it."""
+    em, length = _letter_size(width), max(width, _SMALL_PANEL)
+    key = _paper(4 * em, length)
+    ramp = np.linspace(limits.low, limits.high, length, dtype=np.float32)[None].repeat(em, axis=0)
+    key[em : 2 * em] = map_colours(ramp, limits, colormap)
+    texts = (_number(limits.low), name, _number(limits.high) + unit)
+    for place, text in enumerate(texts):
+        x = place / 2 * (length - _text_width(text, 0.8 * em))
+        _write(key, text, (x, 3.1 * em), 0.8 * em, _FAINT)
+    return key
+
+
+def _panel_size(shape: tuple[int, ...], columns: int) -> tuple[int, int]:
+    """The (width, height) of panels for pictures (H, W): shrunk to fit, or enlarged by a whole factor."""
+    height, width = shape
+    margin = _letter_size(_SHEET_WIDTH // columns)
+    room = (_SHEET_WIDTH - margin) // columns - margin
+    shrink = min(1.0, room / width, _PANEL_HEIGHT / height)
+    enlarge = max(1, min(-(-_SMALL_PANEL // width), 2 * _SMALL_PANEL // height))
+    factor = shrink if shrink < 1 else enlarge
+    return max(_THINNEST, round(width * factor)), max(_THINNEST, round(height * factor))
+
+
+def _paper(height: int, width: int) -> Rgb:
+    return np.full((height, width, 3), _PAPER, np.uint8)
+
+
+def _letter_size(width: int) -> int:
+    """The height in px of the letters that suit pictures of that width."""
+    return int(np.clip(width // 22, 13, 30))
+
+
+def _font_scale(size: float) -> float:
+    # The height of the letters at scale 1 differs between OpenCV's versions.
+    (_, above), below = cv2.getTextSize("Ag", _FONT, 1.0, 1)
+    return 1.25 * size / (above + below)
+
+
+def _text_width(text: str, size: float) -> int:
+    return cv2.getTextSize(text, _FONT, _font_scale(size), 1)[0][0]
+
+
+def _write(picture: Rgb, text: str, origin: tuple[float, float], size: float, colour: tuple[int, int, int]) -> None:
+    """Write letters of size px into the picture, their base line beginning at the origin (x, y)."""
+    ascii_text = text.encode("ascii", "replace").decode()
+    place = (round(origin[0]), round(origin[1]))
+    cv2.putText(picture, ascii_text, place, _FONT, _font_scale(size), colour, 1, cv2.LINE_AA)

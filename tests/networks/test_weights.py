@@ -1,0 +1,100 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from flowinpaint.baselines.flownets.module import FlowNetSConfig
+from flowinpaint.baselines.pd.config import PDConfig, UNetConfig
+from flowinpaint.baselines.wgain.module import WGAINConfig
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.networks.registry import ModelConfig, build_network
+from flowinpaint.networks.weights import CONFIG_KEY, read_model, read_model_config, save_model
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.model import Neuroexplicit
+
+KEY = CONFIG_KEY + "neuroexplicit"
+CONFIG = NeuroexplicitConfig(width=3, steps=(1, 2, 3, 4), decoder_kernel=2, learn_kernels=True, learn_beta=True)
+
+
+def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
+    model = Neuroexplicit(CONFIG)
+    save_model(model, tmp_path / "m.safetensors")
+    again = read_model(tmp_path / "m.safetensors")
+    assert again.config == CONFIG
+    assert model.state_dict().keys() == again.state_dict().keys()
+    assert all(torch.equal(v, again.state_dict()[k]) for k, v in model.state_dict().items())
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        FlowNetSConfig(width=2),
+        WGAINConfig(width=1, scale=7.0),
+        PDConfig(base=UNetConfig((8, 16), 1, (0, 1), 8), fine=UNetConfig((8,), 1, (0,)), sigma_max=(3.0, 4.0)),
+    ],
+    ids=lambda config: config.kind,
+)
+def test_every_kind_comes_back_as_it_was_also_in_half_precision(config: ModelConfig, tmp_path: Path) -> None:
+    model, path = build_network(config), tmp_path / "m.safetensors"
+    save_model(model, path, torch.float16)
+    again = read_model(path)
+    assert type(again) is type(model)
+    assert again.config == read_model_config(path) == config
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name].half().float())
+
+
+def test_what_save_model_refuses_and_the_mode_of_its_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"path: .*\.safetensors"):
+        save_model(Neuroexplicit(CONFIG), tmp_path / "m.pt")
+    with pytest.raises(InputError, match=r"dtype: torch\.int8 was given"):
+        save_model(Neuroexplicit(CONFIG), tmp_path / "m.safetensors", torch.int8)
+    with pytest.raises(InputError, match="model: Linear"):
+        save_model(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")  # type: ignore[arg-type]
+    (tmp_path / "plain").touch()
+    save_model(Neuroexplicit(CONFIG), tmp_path / "m.safetensors")
+    assert (tmp_path / "m.safetensors").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"none\.safetensors"):
+        read_model(tmp_path / "none.safetensors")
+    with pytest.raises(FileFormatError, match="folder"):
+        read_model(tmp_path)
+
+
+def test_files_that_hold_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    tensors = {name: value.contiguous() for name, value in Neuroexplicit(CONFIG).state_dict().items()}
+
+    def refuse(match: str) -> None:
+        with pytest.raises(FileFormatError, match=match):
+            read_model(path)
+
+    path.write_bytes(b"")
+    refuse("not a readable safetensors")
+    path.write_bytes(b"\xff" * 200)
+    refuse("not a readable safetensors")
+    save_file(tensors, path)
+    refuse("holds no model")
+    save_file(tensors, path, metadata={KEY: "{"})
+    refuse("configuration")
+    save_file(tensors, path, metadata={KEY: json.dumps({"steps": [1, 1, 1, 1], "colour": 3})})
+    refuse("configuration")
+    save_file(tensors, path, metadata={KEY: json.dumps({"width": 10**9, "steps": [1, 1, 1, 1]})})
+    refuse("configuration")
+    save_file(tensors, path, metadata={KEY: json.dumps({"width": 10**6, "steps": [1, 1, 1, 1]})})
+    refuse("configuration")
+    save_file(tensors, path, metadata={KEY: json.dumps({"width": 3, "steps": [1, 2, 3, 4]})})
+    refuse("do not fit")
+    spoiled = Neuroexplicit(CONFIG)
+    with torch.no_grad():
+        spoiled.lam.fill_(float("nan"))
+    save_model(spoiled, path)
+    refuse("lam is not a tensor of finite")
+    save_model(Neuroexplicit(CONFIG), path)
+    path.write_bytes(path.read_bytes()[:-100])
+    refuse("not a readable safetensors")
