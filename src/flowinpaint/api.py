@@ -19,7 +19,7 @@ from torch import Tensor
 from flowinpaint import checks
 from flowinpaint.baselines.flownets.module import FlowNetSConfig
 from flowinpaint.baselines.wgain.module import WGAINConfig
-from flowinpaint.diffusion.kernels import kernels_for
+from flowinpaint.diffusion.kernels import MULTIGRID, kernels_for
 from flowinpaint.errors import InputError
 from flowinpaint.methods import amle
 from flowinpaint.methods import opencv as opencv_peers
@@ -270,7 +270,7 @@ def _filler(
     if method in EXPLICIT:
         explicit = EXPLICIT[str(method)]
         if "tolerance" in explicit.parameters:
-            kernels_for(device)  # the first use compiles, which is not the method's time
+            kernels_for(MULTIGRID, device)  # the first use compiles, which is not the method's time
 
         def fill(image: Tensor, f: Tensor, c: Tensor) -> Solution:
             # In float32 rounding holds the residual at about 2e-6, above what the methods converge to.

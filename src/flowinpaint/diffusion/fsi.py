@@ -2,6 +2,12 @@
 
 A cycle of L steps smooths like about L²/3 plain explicit steps, and is stable wherever those are: on an eigenvalue
 cos θ of I + τA, the first l steps of a cycle multiply by sin((2l+1) θ/2) / ((2l+1) sin(θ/2)), never more than one.
+
+The data term is implicit, so that weights of any size are stable: with the explicit proposal v of a step,
+
+    u_{l+1} = (v + γ_l τk f) / (1 + γ_l τk),
+
+which is f for infinite weights k, v for zero ones, and has the minimiser of the energy in `data_term` as fixed point.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import DataTerm, bind, data_term, freedom
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels.fsi_reference import extrapolation_weight
 from flowinpaint.diffusion.stencil import divergence
@@ -27,60 +34,85 @@ def fsi_cycle(
     tau: Tensor | float,
     steps: int,
     segment: int | None = None,
+    data_weight: Tensor | None = None,
 ) -> Tensor:
     """One FSI cycle of inpainting: u, f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W), tau (B, 1, 1, 1).
 
     u_{l+1} = (1 - c) (γ_l (u_l + τ A u_l) + (1 - γ_l) u_{l-1}) + c f, with u_{-1} = u_0; c > 0 counts as one.
-    Differentiable, once, with respect to u, f, weights and tau. For the weights' gradient the iterates are kept, one
-    per step; with a segment length S only about 2 steps/S + S of them, and each step is computed twice.
+    data_weight (B, 1, H, W): weights k of the given vectors, for a soft data term; without it all are exact.
+    Differentiable, once, with respect to u, f, weights, tau and data_weight. For the gradient of the weights one
+    iterate per step is kept; with a segment length S about 2 steps/S + S of them, and each step is computed twice.
     """
-    return inpainting_cycle(u, f, c, tau * weights, steps, segment)
+    if data_weight is None:
+        return inpainting_cycle(u, f, c, tau * weights, steps, segment)
+    data = data_term(f, c, data_weight)
+    return inpainting_cycle(u, data.f, data.known, tau * weights, steps, segment, stiffness_of(data, tau))
 
 
-def fsi_cycle_of(operators: Sequence[Operator], u: Tensor, f: Tensor, c: Tensor, tau: Tensor | float) -> Tensor:
-    """One FSI cycle whose step l applies operators[l] in the place of A, differentiable by PyTorch's own graph."""
-    known = c > 0
+def stiffness_of(data: DataTerm, tau: Tensor | float) -> Tensor | None:
+    """τk of a soft data term, (B, 1, H, W), inf where exact; None if every given vector is exact."""
+    if data.weight is None:
+        return None
+    exact = data.exact
+    return torch.where(exact, torch.inf, tau * torch.where(exact, 0, data.weight))
+
+
+def fsi_cycle_of(operators: Sequence[Operator], u: Tensor, data: DataTerm, tau: Tensor | float) -> Tensor:
+    """One FSI cycle whose step l applies operators[l] in place of τA.
+
+    A pure function, differentiable by PyTorch's own graph: the oracle of `fsi_cycle`.
+    """
     previous = u
     for l, A in enumerate(operators):  # noqa: E741  (the paper's index)
         gamma = extrapolation_weight(l)
-        proposal = torch.lerp(previous, u + tau * A(u), gamma)
-        previous, u = u, torch.where(known, f, proposal)
+        proposal = torch.lerp(previous, u + A(u), gamma)
+        previous, u = u, bind(proposal, data, gamma * tau)
     return u
 
 
 @torch.no_grad()
 def step_to_steady(
     u: Tensor,
-    f: Tensor,
-    c: Tensor,
+    data: DataTerm,
     weights: Tensor,
     tau: Tensor,
     tolerance: float,
     max_iterations: int,
     report: Callable[[int, float], None] | None = None,
 ) -> Solution:
-    """FSI cycles on one image until ‖(1-c) A u‖ ≤ tolerance · ‖(1-c) A c f‖, the residual of an empty start.
+    """FSI cycles on one image until ‖r(u)‖ ≤ tolerance · ‖(1-c) A c f‖, the residual of an empty start.
 
-    Slow modes want long cycles and fast ones short, so a cycle that gained little is followed by one twice as long.
-    `report` is told the iterations so far and the relative residual after each cycle.
+    r = (A u + k (f - u)) / (1 + τk), which is A u at unknown pixels. Slow modes need long cycles and fast ones short
+    cycles, so a cycle that gained little is followed by one twice as long. `report` is called with the iterations so
+    far and the relative residual after each cycle.
     """
-    u = torch.where(c > 0, f, u)
-    scale = _norm((1 - c) * divergence(weights, c * f))
+    given = torch.where(data.known, data.f, 0)
+    free = (~data.known).to(u.dtype) if data.weight is None else freedom(data.weight, tau)
+
+    def residual(u: Tensor) -> float:
+        r = free * divergence(weights, u)
+        if data.weight is not None:
+            r += torch.where(data.exact, 0, (1 - free) / tau) * (data.f - u)
+        return _norm(r)
+
+    u = bind(u, data)
+    scale = _norm(free * divergence(weights, given))
     if scale == 0:  # nothing flows out of the known pixels, so zero is the steady state of the others
-        return Solution(c * f, 0, 0.0, "converged")
-    residual = _norm((1 - c) * divergence(weights, u))
+        return Solution(given, 0, 0.0, "converged")
+    found = residual(u)
     iterations, length = 0, 16
-    while residual > tolerance * scale and iterations < max_iterations:
+    while found > tolerance * scale and iterations < max_iterations:
         length = min(length, max_iterations - iterations)
-        u = fsi_cycle(u, f, c, weights, tau, length)
+        stiffness = stiffness_of(data, tau)
+        u = inpainting_cycle(u, given, data.known, tau * weights, length, stiffness=stiffness)
         iterations += length
-        before, residual = residual, _norm((1 - c) * divergence(weights, u))
+        before, found = found, residual(u)
         if report:
-            report(iterations, residual / scale)
-        if residual > 0.3 * before:
+            report(iterations, found / scale)
+        if found > 0.3 * before:
             length *= 2
-    status: Status = "converged" if residual <= tolerance * scale else "max_iterations"
-    return Solution(u, iterations, residual / scale, status)
+    status: Status = "converged" if found <= tolerance * scale else "max_iterations"
+    return Solution(u, iterations, found / scale, status)
 
 
 def _norm(x: Tensor) -> float:

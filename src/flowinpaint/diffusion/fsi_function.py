@@ -5,13 +5,13 @@ The derivative of a step is the step again, A being symmetric. With s_{l+1} = (1
     dL/du_l = γ_l (s_{l+1} + A s_{l+1}) + (1 - γ_{l+1}) s_{l+2},    dL/df = c Σ_l dL/du_l,
     dL/dw_pq = Σ_l γ_l Σ_channels (s_p - s_q)(u_q - u_p),
 
-so the way back needs the iterates u_0 … u_{L-1} for the weights, nothing for u and f, and no graph. With a segment
-length S only the pairs u_{kS-1}, u_{kS} are kept, and what lies between is computed again, to the same bits.
+so the backward pass needs the iterates u_0 … u_{L-1} for the weights, nothing for u and f, and no graph. A soft data
+term replaces 1 - c by 1 / (1 + γτk) (`fsi_reference.SoftAdjoint`). With a segment length S only the pairs u_{kS-1} and
+u_{kS} are kept, and the iterates between them are recomputed, to the same bits.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -19,65 +19,93 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from flowinpaint.diffusion.kernels import fsi_reference
+from flowinpaint.diffusion.kernels import FSI, fsi_reference, kernels_for
+from flowinpaint.diffusion.kernels.fsi_reference import SoftAdjoint
 from flowinpaint.diffusion.stencil import EDGES
 from flowinpaint.errors import InputError
 
 
 def inpainting_cycle(
-    u: Tensor, f: Tensor, c: Tensor, weights: Tensor, steps: int, segment: int | None = None
+    u: Tensor,
+    f: Tensor,
+    c: Tensor,
+    weights: Tensor,
+    steps: int,
+    segment: int | None = None,
+    stiffness: Tensor | None = None,
 ) -> Tensor:
-    """`fsi.fsi_cycle` with the time step multiplied into the weights."""
-    _check(u, f, c, weights, steps, segment)
+    """`fsi.fsi_cycle` with the time step multiplied into the edge weights and into the data weights (stiffness)."""
+    _check(u, f, c, weights, steps, segment, stiffness)
     known, segment = c > 0, segment and min(segment, steps)
     u, f, known, weights = (x.contiguous() for x in (u, f, known, weights))
     # Triton launches on the current device.
     with torch.cuda.device_of(u):  # type: ignore[no-untyped-call]
-        if torch.is_grad_enabled() and any(x.requires_grad for x in (u, f, weights)):
-            end: Tensor = _Cycle.apply(u, f, known, weights, steps, segment)  # type: ignore[no-untyped-call]
+        if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, f, weights, stiffness)):
+            end: Tensor = _Cycle.apply(u, f, known, weights, steps, segment, stiffness)  # type: ignore[no-untyped-call]
             return end
-        last: Tensor = kernels_for(u.device).advance(u, u, f, known, weights, range(steps))[1]
+        kernels = _kernels(u, stiffness)
+        soft = {} if stiffness is None else {"stiffness": stiffness}
+        last: Tensor = kernels.advance(u, u, f, known, weights, range(steps), **soft)[1]
         return last
 
 
 class _Cycle(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, u: Tensor, f: Tensor, known: Tensor, weights: Tensor, steps: int, segment: int | None
+        ctx: Any,
+        u: Tensor,
+        f: Tensor,
+        known: Tensor,
+        weights: Tensor,
+        steps: int,
+        segment: int | None,
+        stiffness: Tensor | None,
     ) -> Tensor:
-        kernels, needs_weights = kernels_for(u.device), ctx.needs_input_grad[3]
-        pieces = _pieces(steps, segment if needs_weights else None)
-        iterates = u.new_empty(steps - 1, *u.shape) if needs_weights and not segment else None
+        kernels, soft = _kernels(u, stiffness), {} if stiffness is None else {"stiffness": stiffness}
+        needs_iterates = ctx.needs_input_grad[3] or stiffness is not None
+        pieces = _pieces(steps, segment if needs_iterates else None)
+        iterates = u.new_empty(steps - 1, *u.shape) if needs_iterates and not segment else None
         pairs, previous = list[Tensor](), u
         for piece in pieces:
             pairs += previous, u
-            previous, u = kernels.advance(previous, u, None if piece.start else f, known, weights, piece, iterates)
-        ctx.save_for_backward(known, weights, f if segment else None, iterates, *(pairs if needs_weights else ()))
+            given = None if piece.start and not soft else f
+            previous, u = kernels.advance(previous, u, given, known, weights, piece, iterates, **soft)
+        kept = f if segment or soft else None
+        end = u if soft else None
+        ctx.save_for_backward(known, weights, kept, iterates, stiffness, end, *(pairs if needs_iterates else ()))
         ctx.pieces = pieces
         return u
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        known, weights, f, iterates, *pairs = ctx.saved_tensors  # type: ignore[attr-defined]
+        known, weights, f, iterates, stiffness, end, *pairs = ctx.saved_tensors  # type: ignore[attr-defined]
         pieces = ctx.pieces  # type: ignore[attr-defined]
         needs_u, needs_f, _, needs_weights = ctx.needs_input_grad[:4]  # type: ignore[attr-defined]
         g, later = gradients[0].contiguous(), None
-        kernels = kernels_for(g.device)
-        grad_f = torch.where(known, g, 0) if needs_f else None
+        kernels = _kernels(g, stiffness)
+        soft = None if stiffness is None else SoftAdjoint(f, stiffness)
+        # Only the reference knows a soft data term.
+        adjoint, forward = ({}, {}) if soft is None else ({"soft": soft}, {"stiffness": stiffness})
+        if soft is None:
+            grad_f = torch.where(known, g, 0) if needs_f else None
+        else:
+            g, grad_f = soft.pass_through(g, end, pieces[-1].stop), soft.grad_f
         grad_weights = torch.zeros_like(weights) if needs_weights else None
         u = None
         for n in reversed(range(len(pieces))):
             piece = pieces[n]
-            if needs_weights:
+            if pairs:
                 previous, u = pairs[2 * n : 2 * n + 2]
             if u is not None and iterates is None:
                 again, all_but_last = u.new_empty(len(piece) - 1, *u.shape), piece[:-1]
-                kernels.advance(previous, u, None if piece.start else f, known, weights, all_but_last, again)
+                given = None if piece.start and soft is None else f
+                kernels.advance(previous, u, given, known, weights, all_but_last, again, **forward)
             else:
                 again = iterates
-            g, later = kernels.retreat(g, later, known, weights, piece, u, again, grad_weights, grad_f)
-        return g if needs_u else None, grad_f, None, grad_weights, None, None
+            g, later = kernels.retreat(g, later, known, weights, piece, u, again, grad_weights, grad_f, **adjoint)
+        grad_stiffness = None if soft is None else soft.grad_stiffness
+        return g if needs_u else None, grad_f, None, grad_weights, None, None, grad_stiffness
 
 
 def _pieces(steps: int, segment: int | None) -> list[range]:
@@ -86,31 +114,32 @@ def _pieces(steps: int, segment: int | None) -> list[range]:
     return [range(start, min(start + length, steps)) for start in range(0, steps, length)]
 
 
-def kernels_for(device: torch.device) -> ModuleType:
-    """The fastest module that has the functions of `fsi_reference` on a device."""
-    if device.type == "cuda":
-        try:
-            return import_module("flowinpaint.diffusion.kernels.fsi_gpu")
-        except ImportError:  # Triton comes with PyTorch on Linux only
-            pass
-    return fsi_reference
+def _kernels(u: Tensor, stiffness: Tensor | None) -> ModuleType:
+    """The kernels with an adjoint: Triton's on CUDA if every given vector is exact, else plain PyTorch."""
+    return kernels_for(FSI, u.device) if u.is_cuda and stiffness is None else fsi_reference
 
 
-def _check(u: Tensor, f: Tensor, c: Tensor, weights: Tensor, steps: int, segment: int | None) -> None:
+def _check(
+    u: Tensor, f: Tensor, c: Tensor, weights: Tensor, steps: int, segment: int | None, stiffness: Tensor | None
+) -> None:
     if u.ndim != 4 or u.dtype not in (torch.float32, torch.float64):
         raise InputError(
-            f"u: {u.dtype} of shape {tuple(u.shape)} was given; torch.float32 or torch.float64 of shape (B, C, H, W) "
-            "is taken."
+            f"u must be torch.float32 or torch.float64 of shape (B, C, H, W), got {u.dtype} {tuple(u.shape)}"
         )
     B, C, H, W = u.shape
-    for name, x, channels in (("f", f, C), ("c", c, 1), ("weights", weights, len(EDGES))):
+    for name, x, channels in (
+        ("f", f, C),
+        ("c", c, 1),
+        ("weights", weights, len(EDGES)),
+        ("data_weight", stiffness, 1),
+    ):
+        if x is None:
+            continue
         if x.shape != (B, channels, H, W):
-            raise InputError(
-                f"{name}: shape {tuple(x.shape)} was given; {(B, channels, H, W)} is taken beside u's {tuple(u.shape)}."
-            )
+            raise InputError(f"{name} must have shape {(B, channels, H, W)}, got {tuple(x.shape)}")
         if name != "c" and x.dtype != u.dtype:
-            raise InputError(f"{name}: {x.dtype} was given; u's {u.dtype} is taken.")
+            raise InputError(f"{name} must have the dtype of u, {u.dtype}, got {x.dtype}")
     if steps < 1:
-        raise InputError(f"steps: {steps} was given; a count from 1 is taken.")
+        raise InputError(f"steps must be at least 1, got {steps}")
     if segment is not None and segment < 1:
-        raise InputError(f"segment: {segment} was given; a count of steps from 1, or None, is taken.")
+        raise InputError(f"segment must be a number of steps of at least 1 or None, got {segment}")

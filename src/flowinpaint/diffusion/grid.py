@@ -44,13 +44,16 @@ class Level:
         return self.d.shape[-2] - 2, self.d.shape[-1] - 2
 
 
-def build_levels(weights: Tensor, known: Tensor, kernels: ModuleType, dtype: torch.dtype) -> list[Level]:
+def build_levels(
+    weights: Tensor, known: Tensor, kernels: ModuleType, dtype: torch.dtype, data_weight: Tensor | None = None
+) -> list[Level]:
     """The grids from the image's own, weights (B, 4, H, W) and known (B, 1, H, W) bool, down to a handful of pixels.
 
-    Whatever their type, the products are formed in float64: a region that hangs on the known pixels by a thread has row
-    sums far below float32's rounding of its diagonal.
+    known: pixels whose value is exact; data_weight (B, 1, H, W): finite weights of the others. Products are formed in
+    float64 whatever the type: a region tied weakly to the known pixels has row sums far below float32's rounding of its
+    diagonal.
     """
-    d, w = _equations(weights.double(), known)
+    d, w = _equations(weights.double(), known, data_weight)
     levels = []
     while max(d.shape[-2:]) - 2 > COARSEST_SIDE:
         p = kernels.interpolation(d, w)
@@ -76,8 +79,8 @@ def neighbour(x: Tensor, dy: int, dx: int) -> Tensor:
     return x[..., 1 + dy : H - 1 + dy, 1 + dx : W - 1 + dx]
 
 
-def _equations(weights: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Diagonal and edges of the equations for the unknown pixels, given ones taken out."""
+def _equations(weights: Tensor, known: Tensor, data_weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Diagonal and edges of the equations for the pixels that are not exact."""
     unknown, (H, W) = pad((~known).to(weights.dtype)), weights.shape[-2:]
     d, w = torch.zeros_like(unknown), pad(torch.zeros_like(weights))
     for k, (dy, dx) in enumerate(EDGES):
@@ -85,7 +88,9 @@ def _equations(weights: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         inner(edge)[inside] = weights[:, k : k + 1][inside]  # not the edges that leave the image
         inner(d).add_(inner(edge)).add_(neighbour(edge, -dy, -dx))
         inner(edge).mul_(inner(unknown)).mul_(neighbour(unknown, dy, dx))
-    # A pixel without edges, given or cut off, keeps whatever value it has.
+    if data_weight is not None:
+        inner(d).add_(data_weight)
+    # A pixel without edges, exact or cut off, keeps whatever value it has.
     lone = (unknown == 0) | (d <= 0)
     return torch.where(lone, inner_ones(d), d), w
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.grid import Level, build_levels
-from flowinpaint.diffusion.kernels import kernels_for
+from flowinpaint.diffusion.kernels import MULTIGRID, kernels_for
 
 _DOWN = ((0, 0), (0, 1), (1, 0), (1, 1))
 _UP = _DOWN[::-1]
@@ -78,11 +78,15 @@ def build_multigrid(
     known: Tensor,
     channels: int,
     dtype: torch.dtype = torch.float32,
+    data_weight: Tensor | None = None,
     kernels: ModuleType | None = None,
 ) -> Multigrid:
-    """The hierarchy for weights (B, 4, H, W) and known pixels (B, 1, H, W), with work space for C channels."""
-    kernels = kernels or kernels_for(weights.device)
-    levels = build_levels(weights, known, kernels, dtype)
+    """The hierarchy for weights (B, 4, H, W) and exact pixels known (B, 1, H, W), with work space for C channels.
+
+    data_weight (B, 1, H, W): finite weights of given vectors, which add to the diagonal.
+    """
+    kernels = kernels or kernels_for(MULTIGRID, weights.device)
+    levels = build_levels(weights, known, kernels, dtype, data_weight)
     # One allocation for all: on the GPU each would be a launch. Rounded up, so that every field begins aligned.
     sizes = [-(-channels * level.d.numel() // 64) * 64 for level in levels]
     space, grids, taken = weights.new_zeros(4 * sum(sizes), dtype=dtype), [], 0

@@ -1,33 +1,50 @@
 """The coarse-to-fine pyramid (Section 3.1), for images of any size.
 
-Level sizes halve upwards (rounded up), so coarse pixel (i, j) always covers the fine pixels (2i, 2j) to
+Each level halves the size of the next, rounded up, so coarse pixel (i, j) always covers the fine pixels (2i, 2j) to
 (2i+1, 2j+1), of which a border block may lack some.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-class Level(NamedTuple):
-    """One resolution: image (B, 3, h, w), sparse field f (B, C, h, w), 0 where unknown, and c (B, 1, h, w), 0 or 1."""
-
-    image: Tensor
-    f: Tensor
-    c: Tensor
+from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
+from flowinpaint.diffusion.data_term import DataTerm, bind, pool
 
 
-def build_pyramid(image: Tensor, f: Tensor, c: Tensor, levels: int) -> list[Level]:
-    """Levels from fine to coarse; f is set to zero where c is zero."""
-    pyramid = [Level(image, torch.where(c > 0, f, 0), c)]
-    for _ in range(levels - 1):
-        image, f, c = pyramid[-1]
-        pyramid.append(Level(downsample_image(image), *downsample_known(f, c)))
-    return pyramid
+def push(data: DataTerm, count: int) -> list[DataTerm]:
+    """The first `count` levels of the data term, fine to coarse; f is 0 where nothing is known."""
+    levels = [data._replace(f=torch.where(data.known, data.f, 0))]
+    for _ in range(count - 1):
+        levels.append(pool(levels[-1]))
+    return levels
+
+
+def pull(data: DataTerm) -> Tensor:
+    """A dense field (B, C, H, W): f where exact, and elsewhere the values of coarser levels, down to one pixel.
+
+    It fills a hole of any size; where nothing at all is known it is zero.
+    """
+    levels = push(data, levels_to_one_pixel(data.f))[::-1]
+    return coarse_to_fine(levels, levels[0].f, refine, lambda _, __, u: u)
+
+
+def levels_to_one_pixel(x: Tensor) -> int:
+    """The number of levels from the size of x (B, ·, H, W) down to a single pixel."""
+    return 1 + (int(max(x.shape[-2:])) - 1).bit_length()
+
+
+def refine(u: Tensor, data: DataTerm) -> Tensor:
+    """The initial field of a level: the next coarser u (B, C, ceil(H/2), ceil(W/2)), bound to the level's data."""
+    return bind(upsample(u, data), data)
+
+
+def upsample(u: Tensor, data: DataTerm) -> Tensor:
+    """Bilinear interpolation by two of u (B, C, ceil(H/2), ceil(W/2)), cut to the size of the level."""
+    fine = F.interpolate(u, scale_factor=2, mode="bilinear", align_corners=False)
+    return fine[..., : data.f.shape[-2], : data.f.shape[-1]]
 
 
 def downsample_image(image: Tensor) -> Tensor:
@@ -36,41 +53,18 @@ def downsample_image(image: Tensor) -> Tensor:
 
 
 def image_pyramid(image: Tensor, levels: int) -> list[Tensor]:
-    """The image (B, ·, H, W), or a map, at every level, from coarse to fine."""
+    """An image or map (B, ·, H, W) at every level, coarse to fine."""
     images = [image]
     for _ in range(levels - 1):
         images.insert(0, downsample_image(images[0]))
     return images
 
 
-def downsample_known(f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Average of the known vectors in each 2×2 block, and whether there is one (max pooling of the mask)."""
-    total = _block_sum(f * c)
-    count = _block_sum(c)
-    return total / count.clamp(min=1), (count > 0).to(c.dtype)
-
-
-def _block_sum(x: Tensor) -> Tensor:
+def extend(x: Tensor, height: int, width: int) -> Tensor:
+    """Repeat the last row and column of (B, C, H, W) until the size is (height, width)."""
     H, W = x.shape[-2:]
-    return F.avg_pool2d(F.pad(x, (0, W % 2, 0, H % 2)), 2, divisor_override=1)
-
-
-def upsample(u: Tensor, size: tuple[int, int]) -> Tensor:
-    """Bilinear interpolation by two, cut to the finer level's size."""
-    fine = F.interpolate(u, scale_factor=2, mode="bilinear", align_corners=False)
-    return fine[..., : size[0], : size[1]]
-
-
-def refine(u: Tensor, f: Tensor, c: Tensor) -> Tensor:
-    """The next finer level's start: f where it is known, the coarser u elsewhere."""
-    return torch.where(c > 0, f, upsample(u, (f.shape[-2], f.shape[-1])))
-
-
-def pull(f: Tensor, c: Tensor) -> Tensor:
-    """A field that is known everywhere: f where c > 0, and elsewhere what coarser and coarser levels know.
-
-    They go down to one pixel, so that a hole of any size is filled; where nothing at all is known there is zero.
-    """
-    if f.shape[-2:] == (1, 1):
-        return f
-    return refine(pull(*downsample_known(f, c)), f, c)
+    if height > H:
+        x = torch.cat([x, x[..., -1:, :].expand(-1, -1, height - H, -1)], -2)
+    if width > W:
+        x = torch.cat([x, x[..., :, -1:].expand(-1, -1, -1, width - W)], -1)
+    return x

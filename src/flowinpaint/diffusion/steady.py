@@ -1,13 +1,17 @@
-"""The steady state of diffusion inpainting, solved for: A u = 0 at unknown pixels, u = f at known ones.
+"""Solver for the steady state of diffusion inpainting: A u + k (f - u) = 0, with u = f where k is infinite.
 
 `solve_steady` is conjugate gradients preconditioned by a multigrid V-cycle, for any edge weights whose graph Laplacian
 is positive semi-definite: the anisotropic scheme of `stencil`, with its negative weights, and positive graphs alike.
-`steady_state` is the same as a differentiable function of f and of the weights, by the implicit-function theorem.
+`steady_state` is the same as a differentiable function of f, of the edge weights and of the data weights k, by the
+implicit-function theorem.
 
-The iteration runs in float32, where a 2D image's fields stay in the cache, and corrects itself by residuals that are
-computed in float64: x is gathered in float64, and whenever the residual has fallen a hundredfold it is replaced by the
-true one (van der Vorst and Ye, 2000). The search direction is kept, so nothing starts anew. Where weights differ by
-more than float32 can tell, it gains nothing, and the iteration goes on in float64.
+The unknown is x = u - f̃, where f̃ is f at given pixels and their mean m elsewhere: (-A + k) x = A f̃. Its right-hand
+side does not contain k, so weights of any size are solved alike, and infinite ones are the limit x = 0.
+
+The iteration runs in float32, where a 2D image's fields stay in the cache, and corrects itself by residuals computed in
+float64: x is accumulated in float64, and whenever the residual has fallen a hundredfold it is replaced by the true one
+(van der Vorst and Ye, 2000). The search direction is kept, so nothing restarts. Where weights span more than float32
+can resolve, this gains nothing, and the iteration continues in float64.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from flowinpaint.diffusion.data_term import DataTerm, data_term
 from flowinpaint.diffusion.grid import inner, pad
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.kernels.recording import record
@@ -47,48 +52,67 @@ def solve_steady(
     c: Tensor,
     weights: Tensor,
     *,
+    data_weight: Tensor | None = None,
     tolerance: float = 1e-6,
     max_iterations: float = 1000,
     report: Report | None = None,
 ) -> Solution:
-    """Solve for u (B, C, H, W) with u = f where c > 0 and Σ_q w_pq (u_q - u_p) = 0 elsewhere.
+    """Solve for u (B, C, H, W): Σ_q w_pq (u_q - u_p) + k_p (f_p - u_p) = 0, and u = f where k is infinite.
 
-    f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W) as from `stencil.edge_weights`; any floating type. Edges that
-    leave the image are ignored. Each channel of each image ends at
-    ‖(1-c) A u‖ ≤ tolerance · ‖(1-c) A c (f - m)‖, with m the mean of its known values: relative to the residual of
-    filling with m. Pixels that no path of edges ties to a known one become m. `report` is told the iterations so far
-    and the largest relative residual, which the solution's history lists too.
+    f (B, C, H, W), c (B, 1, H, W) > 0 where a vector is given, weights w (B, 4, H, W) as from `stencil.edge_weights`,
+    data_weight k (B, 1, H, W), by default infinite; any floating type. Edges that leave the image are ignored. Each
+    channel of each image ends at a residual of at most tolerance · ‖A f̃‖ over the pixels that are not exact: relative
+    to that of filling with the mean m of the given vectors. Pixels that no path of edges ties to a given one become m.
+    `report` is called with the iterations so far and the largest relative residual, which the history lists too.
     """
     _check(f, c, weights, tolerance, max_iterations)
     max_iterations = int(max_iterations)
-    known = c > 0
-    w, given = weights.double(), torch.where(known, f, 0).double()
-    mean = given.sum((2, 3), keepdim=True) / known.sum((2, 3), keepdim=True).clamp(min=1)
-    given = torch.where(known, given - mean, 0)
-    right = divergence(w, given).masked_fill_(known, 0)
-    x, iterations, history, status = _conjugate_gradients(w, known, right, tolerance, max_iterations, report)
-    u = torch.where(known, f, (x + mean).to(f.dtype))
+    data = data_term(f, c, data_weight)
+    exact, w = data.exact, weights.double()
+    given, binding = torch.where(data.known, data.f, 0).double(), data.binding().double()
+    count = binding.sum((2, 3), keepdim=True)
+    mean = (given * binding).sum((2, 3), keepdim=True) / torch.where(count > 0, count, 1)
+    given = torch.where(data.known, given - mean, 0)
+    right = divergence(w, given).masked_fill_(exact, 0)
+    x, iterations, history, status = _conjugate_gradients(w, data, right, tolerance, max_iterations, report)
+    u = torch.where(exact, f, (x.add_(given).add_(mean)).to(f.dtype))
     return Solution(u, iterations, history[-1], status, tuple(history))
 
 
 def steady_state(
-    f: Tensor, c: Tensor, weights: Tensor, *, tolerance: float = 1e-6, max_iterations: int = 1000
+    f: Tensor,
+    c: Tensor,
+    weights: Tensor,
+    *,
+    data_weight: Tensor | None = None,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
 ) -> Tensor:
-    """The same u, differentiable with respect to f and the weights; the backward pass is one more solve.
+    """The same u, differentiable with respect to f, weights and data_weight; the backward pass is one more solve.
 
-    With λ the solution of A λ = -g at unknown pixels, zero at known ones, for a gradient g at u:
-    dL/df = c (g + A λ) and dL/dw_pq = Σ_channels (λ_p - λ_q)(u_q - u_p). Warns where a solve did not converge.
+    With λ the solution of (-A + k) λ = g, zero where exact, for a gradient g at u: dL/df = k λ, or g + A λ where exact,
+    dL/dw_pq = Σ_channels (λ_p - λ_q)(u_q - u_p) and dL/dk = Σ_channels λ (f - u). Warns if a solve did not converge.
     """
-    u: Tensor = _SteadyState.apply(f, c, weights, tolerance, max_iterations)  # type: ignore[no-untyped-call]
+    u: Tensor = _SteadyState.apply(f, c, weights, data_weight, tolerance, max_iterations)  # type: ignore[no-untyped-call]
     return u
 
 
 class _SteadyState(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, f: Tensor, c: Tensor, weights: Tensor, tolerance: float, max_iterations: int) -> Tensor:
-        solution = solve_steady(f, c, weights, tolerance=tolerance, max_iterations=max_iterations)
+    def forward(
+        ctx: Any,
+        f: Tensor,
+        c: Tensor,
+        weights: Tensor,
+        data_weight: Tensor | None,
+        tolerance: float,
+        max_iterations: int,
+    ) -> Tensor:
+        solution = solve_steady(
+            f, c, weights, data_weight=data_weight, tolerance=tolerance, max_iterations=max_iterations
+        )
         solution.warn_unless_converged("steady_state", stacklevel=4)
-        ctx.save_for_backward(solution.u, c, weights)
+        ctx.save_for_backward(solution.u, f, c, weights, data_weight)
         ctx.limits = tolerance, max_iterations
         return solution.u
 
@@ -96,15 +120,25 @@ class _SteadyState(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
-        u, c, weights = ctx.saved_tensors  # type: ignore[attr-defined]
+        u, f, c, weights, data_weight = ctx.saved_tensors  # type: ignore[attr-defined]
         tolerance, max_iterations = ctx.limits  # type: ignore[attr-defined]
-        known, w = c > 0, weights.double()
+        data, w = data_term(f, c, data_weight), weights.double()
+        exact, known = data.exact, data.known
         # An image in which nothing is known is zero whatever the weights are.
-        right = g.double().masked_fill(known | ~known.any(-1, keepdim=True).any(-2, keepdim=True), 0)
-        lam, iterations, history, status = _conjugate_gradients(w, known, right, tolerance, max_iterations, None)
+        right = g.double().masked_fill(exact | ~known.any(-1, keepdim=True).any(-2, keepdim=True), 0)
+        lam, iterations, history, status = _conjugate_gradients(w, data, right, tolerance, max_iterations, None)
         Solution(lam, iterations, history[-1], status).warn_unless_converged("the gradient of steady_state", 3)
-        grad_f = torch.where(known, g + divergence(w, lam).to(g.dtype), 0)
-        return grad_f, None, _edge_products(lam, u.double()).to(weights.dtype), None, None
+        grad_f = torch.where(exact, g + divergence(w, lam).to(g.dtype), 0)
+        grad_k = None
+        if (k := _finite_weight(data)) is not None:
+            grad_f = torch.where(exact, grad_f, (k * lam).to(g.dtype))
+            grad_k = torch.where(known, lam * (data.f - u), 0).sum(1, keepdim=True).to(data_weight.dtype)
+        return grad_f, None, _edge_products(lam, u.double()).to(weights.dtype), grad_k, None, None
+
+
+def _finite_weight(data: DataTerm) -> Tensor | None:
+    """The finite data weights k in float64, 0 elsewhere; None if every given vector is exact."""
+    return None if data.weight is None else torch.where(data.exact, 0, data.weight).double()
 
 
 def _edge_products(lam: Tensor, u: Tensor) -> Tensor:
@@ -118,16 +152,17 @@ def _edge_products(lam: Tensor, u: Tensor) -> Tensor:
 
 
 def _conjugate_gradients(
-    weights: Tensor, known: Tensor, right: Tensor, tolerance: float, max_iterations: int, report: Report | None
+    weights: Tensor, data: DataTerm, right: Tensor, tolerance: float, max_iterations: int, report: Report | None
 ) -> tuple[Tensor, int, list[float], Status]:
-    """Solve -A x = right at unknown pixels, in float64: x, the iterations, the relative residuals, the status."""
+    """Solve (-A + k) x = right, x = 0 where exact, in float64: x, iterations, relative residuals, status."""
+    exact, k = data.exact, _finite_weight(data)
     scale = _norms(right)
     if not (scale > 0).any():  # nothing flows in, so zero is a solution
         return torch.zeros_like(right), 0, [0.0], "converged"
     right = right / torch.where(scale > 0, scale, 1)
 
     def begin(r: Tensor, dtype: torch.dtype) -> _Iteration:
-        return _Iteration(build_multigrid(weights, known, right.shape[1], dtype), r.to(dtype))
+        return _Iteration(build_multigrid(weights, exact, right.shape[1], dtype, k), r.to(dtype))
 
     x, r, norms = torch.zeros_like(right), right, torch.where(scale > 0, 1.0, 0.0)
     iteration, worst = begin(r, torch.float32), 1.0
@@ -139,7 +174,10 @@ def _conjugate_gradients(
         due = too_long or iterations == max_iterations or iterations - replaced >= _LONGEST_TRUST
         if due or not estimate > max(0.9 * tolerance, _REPLACE_AT * worst):
             candidate = x + inner(iteration.x)
-            candidate_r = (right + divergence(weights, candidate)).masked_fill_(known, 0)
+            candidate_r = right + divergence(weights, candidate)
+            if k is not None:
+                candidate_r -= k * candidate
+            candidate_r.masked_fill_(exact, 0)
             found = _norms(candidate_r)
             better = found < norms  # channel by channel: one that cannot be solved must not hold up the others
             gained = bool(((found < 0.9 * norms) & (norms > tolerance)).any())

@@ -24,7 +24,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.diffusion.pyramid import build_pyramid, upsample
+from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
+from flowinpaint.diffusion.data_term import DataTerm, data_term
+from flowinpaint.diffusion.pyramid import image_pyramid, push, refine
 from flowinpaint.errors import InputError
 from flowinpaint.methods.image_distance import image_distance
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
@@ -92,27 +94,30 @@ def amle(
     # caller's float32 has blurred.
     colours = image * COLOUR_RANGE
     colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
-    pyramid = build_pyramid(colours, f, c, min(scales, 1 + math.ceil(math.log2(max(H, W)))))
+    count = min(scales, 1 + math.ceil(math.log2(max(H, W))))
+    levels, images = push(data_term(f, c), count)[::-1], image_pyramid(colours, count)
     # Clamped, so that the maximum principle holds though the sweeps end early.
     known = f[0, :, c[0, 0] > 0]
     start = torch.zeros_like(known[:, 0]).clamp(known.amin(1), known.amax(1))
-    u = start[None, :, None, None].expand_as(pyramid[-1].f)
+    start = torch.where(levels[0].known, levels[0].f, start[None, :, None, None])
     iterations, residual, too_large = 0, 0.0, 0.0
-    for number, level in enumerate(reversed(pyramid), start=1):
-        if number > 1:
-            u = upsample(u, (level.f.shape[-2], level.f.shape[-1]))
-        u = torch.where(level.c > 0, level.f, u)
 
-        def report(sweeps: int, change: float, done: int = iterations, number: int = number) -> None:
+    def solve(k: int, level: DataTerm, u: Tensor) -> Tensor:
+        nonlocal iterations, residual, too_large
+        done = iterations
+
+        def report(sweeps: int, change: float) -> None:
             if progress:
-                progress(Progress(number, len(pyramid), done + sweeps, change))
+                progress(Progress(k + 1, count, done + sweeps, change))
 
-        graph = build_graph(level.image[0], level.c[0, 0] > 0, offsets, lam, distance)
+        graph = build_graph(images[k][0], level.known[0, 0], offsets, lam, distance)
         filled, sweeps, residual = _solve_level(u[0], graph, offsets, epsilon, max_iterations, relax, report)
-        u = torch.where(level.c > 0, level.f, filled)
         iterations += sweeps
         if not residual < epsilon:
             too_large = max(too_large, residual)
+        return torch.where(level.known, level.f, filled)
+
+    u = coarse_to_fine(levels, start, refine, solve)
     status: Status = "max_iterations" if too_large else "converged"
     return Solution(u.to(device), iterations, too_large or residual, status)
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
+from flowinpaint.diffusion.data_term import DataTerm, statistics
 from flowinpaint.diffusion.fsi import step_to_steady
-from flowinpaint.diffusion.pyramid import build_pyramid, upsample
+from flowinpaint.diffusion.pyramid import image_pyramid, push, refine
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COARSEST_SIDE = 4
@@ -17,40 +19,42 @@ COARSEST_SIDE = 4
 
 def inpaint_coarse_to_fine(
     image: Tensor,
-    f: Tensor,
-    c: Tensor,
+    data: DataTerm,
     operator: Callable[[Tensor], tuple[Tensor, Tensor]],
     tolerance: float,
     max_iterations: int,
     progress: ProgressCallback | None = None,
 ) -> Solution:
-    """Solve A u = 0 with u = f where c = 1; A's edge weights and its time step are operator(image) at each level.
+    """Solve A u + k (f - u) = 0; A's edge weights and its time step are operator(image) at each level.
 
-    Shapes (1, 3, H, W), (1, C, H, W), (1, 1, H, W). Every level is solved to `tolerance` and starts from the level
-    above it; the coarsest starts from the mean of the known vectors. Iterations are summed over the levels; the
-    residual is that of the finest, and the status is the worst of all levels.
+    image (1, 3, H, W), f (1, C, H, W). Every level is solved to `tolerance` and starts from the next coarser one; the
+    coarsest starts from the mean of the given vectors. Iterations are summed over the levels; the residual is that of
+    the finest, and the status is the worst of all levels.
     """
     # The steady state commutes with a constant; without the mean, residuals do not drown in a large offset.
-    mean = (f * c).sum((2, 3), keepdim=True) / c.sum((2, 3), keepdim=True)
-    pyramid = build_pyramid(image, f - mean, c, _levels(f.shape[-2], f.shape[-1]))
-    u = torch.zeros_like(pyramid[-1].f)
-    iterations, converged, history = 0, True, []
-    for number, level in enumerate(reversed(pyramid), start=1):
-        if number > 1:
-            u = upsample(u, (level.f.shape[-2], level.f.shape[-1]))
+    f = torch.where(data.known, data.f, 0)
+    mean = statistics(f, data.binding())[0]
+    count = _levels(f.shape[-2], f.shape[-1])
+    levels = push(data._replace(f=torch.where(data.known, f - mean, 0)), count)[::-1]
+    images, solutions, history = image_pyramid(image, count), list[Solution](), list[float]()
 
-        def report(steps: int, residual: float, done: int = iterations, number: int = number) -> None:
+    def solve(k: int, level: DataTerm, u: Tensor) -> Tensor:
+        done = sum(solution.iterations for solution in solutions)
+
+        def report(steps: int, residual: float) -> None:
             history.append(residual)
             if progress:
-                progress(Progress(number, len(pyramid), done + steps, residual))
+                progress(Progress(k + 1, count, done + steps, residual))
 
-        weights, tau = operator(level.image)
-        solution = step_to_steady(u, level.f, level.c, weights, tau, tolerance, max_iterations, report)
-        u = solution.u
-        iterations += solution.iterations
-        converged = converged and solution.status == "converged"
+        weights, tau = operator(images[k])
+        solutions.append(step_to_steady(u, level, weights, tau, tolerance, max_iterations, report))
+        return solutions[-1].u
+
+    u = coarse_to_fine(levels, torch.zeros_like(levels[0].f), refine, solve)
+    converged = all(solution.status == "converged" for solution in solutions)
+    iterations = sum(solution.iterations for solution in solutions)
     status: Status = "converged" if converged else "max_iterations"
-    return Solution(u + mean, iterations, solution.residual, status, tuple(history))
+    return Solution(u + mean, iterations, solutions[-1].residual, status, tuple(history))
 
 
 def _levels(H: int, W: int) -> int:

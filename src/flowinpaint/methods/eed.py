@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.steady import check_limits
 from flowinpaint.diffusion.stencil import cell_delta, edge_weights, stable_beta, time_step_bound
 from flowinpaint.diffusion.tensor import edge_enhancing_tensor
@@ -72,7 +73,7 @@ def eed(
 
     if solver == "fsi":
         check_limits(tolerance, limit)
-        solution = inpaint_coarse_to_fine(image, f, c, operator, tolerance, int(limit), progress)
+        solution = inpaint_coarse_to_fine(image, data_term(f, c), operator, tolerance, int(limit), progress)
     else:
         solution = fill_steady(f, c, operator(image)[0], tolerance, limit, progress)
     return replace(solution, u=solution.u[..., :H, :W])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from flowinpaint.neuroexplicit.first_guess import RELATIVE_FLOOR, known_statistics
+from flowinpaint.diffusion.data_term import RELATIVE_FLOOR, statistics
 
 LARGEST_LOGARITHM = 8.0
 """Expected errors lie between e^-8 and e^8 times the scale."""
@@ -47,5 +47,5 @@ def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
 
 def _mean_and_scale(f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (B, C, 1, 1) and mean deviation (B, 1, 1, 1) of the known vectors."""
-    mean, deviation = known_statistics(torch.where(c > 0, f, 0), c)
+    mean, deviation = statistics(torch.where(c > 0, f, 0), c)
     return mean, deviation.mean(1, keepdim=True)

@@ -82,8 +82,12 @@ class DiffusionBlocks(nn.Module):
         """A u of one step, (B, channels, H, W)."""
         return self._apply_kernels(self.weight[step].to(u.dtype), metric, u)
 
+    def scaled(self, step: int, metric: Metric, u: Tensor) -> Tensor:
+        """τA u of one step, with the stable time step."""
+        return BLOCK_TIME_STEP * self(step, metric, u)  # type: ignore[no-any-return]
+
     def compile_parts(self) -> None:
-        """Compile, in place, a step; each size compiles anew."""
+        """Compile a step, in place; each size compiles anew."""
         config = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, MOST_COMPILED)
         self._apply_kernels = torch.compile(apply_kernels, dynamic=False)

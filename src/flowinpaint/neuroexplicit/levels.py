@@ -1,26 +1,24 @@
-"""How many levels the diffusion of an image has, and what its size must be for that."""
+"""The number of diffusion levels of an image, and the size that they need."""
 
 from __future__ import annotations
 
 import math
-
-import torch
-from torch import Tensor
+from collections.abc import Sequence
+from typing import TypeVar
 
 from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig
 
 COARSEST_SIDE = 32
-"""With the pull start the coarsest level is not longer than this, unless the network's own four levels end before."""
+"""With the pull start the longer side of the coarsest level is at most this, unless four levels are more."""
 
 START_STEPS = 40
-"""Steps of isotropic diffusion from which the coarsest level starts with the pull start: half way across it."""
+"""Steps of isotropic diffusion that smooth the pull start: half way across the coarsest level."""
 
-Known = tuple[Tensor, Tensor]
-"""A level's f (B, C, h, w) and known (B, 1, h, w) bool."""
+T = TypeVar("T")
 
 
 def levels_of(H: int, W: int, config: NeuroexplicitConfig) -> int:
-    """How many levels the diffusion of an image has, the coarsest of which still has a cell."""
+    """The number of levels for an image of H×W pixels, such that the coarsest has a cell."""
     if config.start == "zero":
         return LEVELS
     wanted = 1 + math.ceil(math.log2(max(H, W) / COARSEST_SIDE))
@@ -33,16 +31,6 @@ def extended_size(H: int, W: int, levels: int) -> tuple[int, int]:
     return max(H, smallest), max(W, smallest)
 
 
-def extend(x: Tensor, height: int, width: int) -> Tensor:
-    """Repeat the last row and column of (B, C, H, W) until the size is (height, width)."""
-    H, W = x.shape[-2:]
-    if height > H:
-        x = torch.cat([x, x[..., -1:, :].expand(-1, -1, height - H, -1)], -2)
-    if width > W:
-        x = torch.cat([x, x[..., :, -1:].expand(-1, -1, -1, width - W)], -1)
-    return x
-
-
-def per_level(steps: tuple[int, ...], levels: int) -> list[int]:
-    """Step counts from coarse to fine; levels coarser than the network's take those of its coarsest."""
-    return [steps[0]] * (levels - LEVELS) + list(steps)
+def per_level(values: Sequence[T], levels: int) -> list[T]:
+    """Values of each level, coarse to fine; levels coarser than the network's use those of its coarsest."""
+    return [values[0]] * (levels - LEVELS) + list(values)

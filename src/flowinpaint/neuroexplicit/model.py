@@ -1,50 +1,41 @@
-"""The neuroexplicit model: a network predicts the diffusion process, the process fills the field (Section 3)."""
+"""The neuroexplicit model as a module: network, λ, and the backend that runs `method.fill` (Section 3)."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from flowinpaint.diffusion.fsi import fsi_cycle_of
-from flowinpaint.diffusion.fsi_function import inpainting_cycle
-from flowinpaint.diffusion.pyramid import (
-    Level,
-    build_pyramid,
-    image_pyramid,
-    refine,
-    upsample,
-)
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.errors import InputError
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import Filled
-from flowinpaint.neuroexplicit.backends.select import Engines
-from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD, LEVELS, NeuroexplicitConfig
-from flowinpaint.neuroexplicit.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks, metric_of
+from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
+from flowinpaint.neuroexplicit.backends.select import Backends
+from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig
+from flowinpaint.neuroexplicit.diffusion_block import DiffusionBlocks
 from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
-from flowinpaint.neuroexplicit.edge_weights import Process, edge_weights_of, process_of
-from flowinpaint.neuroexplicit.first_guess import GUESS_CHANNELS, first_guess, normalised, pull_start
-from flowinpaint.neuroexplicit.levels import extend, extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.edge_weights import Process, process_of
+from flowinpaint.neuroexplicit.hints import GUESS_CHANNELS
+from flowinpaint.neuroexplicit.levels import levels_of, per_level
+from flowinpaint.result import ProgressCallback
 
-Backend = Literal["auto", "reference"]
+BackendChoice = Literal["auto", "torch"]
 
 ACROSS_AT_FIRST = 2.0
-"""About what a new network predicts as z of μ1, so that μ1 = 1/5, beside μ2 = 1."""
+"""About what a new network predicts as z of μ1, so that μ1 = 1/5, next to μ2 = 1."""
 
 
 class Neuroexplicit(Network):
-    """Image, mask and sparse field to the dense field, at any size; differentiable; known vectors are kept exactly.
+    """Image, sparse field and mask to the dense field, at any size; differentiable.
 
-    For a given process the result is linear in the field. The network runs in the type of its weights (or under
-    autocast), the diffusion in the type of the field. For float32 fields a device's fast way is taken where there is
-    one (`neuroexplicit.backends`): without gradient on CUDA and CPU, with it on CUDA under autocast to bfloat16.
-    After weights were changed behind PyTorch's back, through `weight.data` or by a CUDA graph, call `refresh()`.
+    Exact vectors are kept exactly. For a given process the result is linear in the field. The network runs in the type
+    of its weights (or under autocast), the diffusion in the type of the field. For float32 fields a fast backend of the
+    device is used if there is one: without gradient on CUDA and CPU, with it on CUDA under autocast to bfloat16. After
+    a weight change that PyTorch does not track, through `weight.data` or a CUDA graph, call `refresh()`.
     """
 
-    mean: Tensor
-    std: Tensor
     segment: int | None = None
     """Steps between the iterates that a diffusion keeps for its gradient (`fsi_cycle`); None for all of them."""
 
@@ -66,59 +57,51 @@ class Neuroexplicit(Network):
             self._begin_anisotropic()
         if self.config.learn_kernels:
             self.blocks = nn.ModuleList(DiffusionBlocks(n, self.config.channels) for n in self.config.steps)
-        self._backend: Backend = "auto"
-        self._engines = Engines()
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+        self._backend: BackendChoice = "auto"
+        self._backends = Backends()
 
     @property
-    def backend(self) -> Backend:
-        """The way of `forward`: "auto" is the device's fast one if there is one, "reference" the one written here."""
+    def backend(self) -> BackendChoice:
+        """The backend of `forward`: "auto" is the fastest for the inputs, "torch" plain PyTorch."""
         return self._backend
 
     @backend.setter
-    def backend(self, value: Backend) -> None:
-        if value not in get_args(Backend):
-            raise InputError(f"backend: {value!r} was given; 'auto' or 'reference' is taken.")
+    def backend(self, value: BackendChoice) -> None:
+        if value not in get_args(BackendChoice):
+            raise InputError(f"backend must be 'auto' or 'torch', got {value!r}")
         self._backend = value
 
-    def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
-        """The field of `forward`, and how far off it is expected to be, if the model predicts that."""
+    def forward(
+        self, image: Tensor, flow: Tensor, mask: Tensor, weight: Tensor | None = None, start: Tensor | None = None
+    ) -> Tensor:
+        """The field of `fill`, (B, C, H, W)."""
+        return self.fill(image, flow, mask, weight, start).field
+
+    def fill(
+        self, image: Tensor, flow: Tensor, mask: Tensor, weight: Tensor | None = None, start: Tensor | None = None
+    ) -> Filled:
+        """The dense field and its expected error, if the model predicts that.
+
+        image (B, 3, H, W) in [0, 1]; flow (B, C, H, W); mask (B, 1, H, W) > 0 where a vector is given. weight
+        (B, 1, H, W): how strongly each vector binds, 1/σ² in units of the smoothness term; inf is exact, the default.
+        start (B, C, H, W): the initial field, instead of the pull start.
+        """
         self.check(image, flow, mask)
-        if self.backend == "auto" and (engine := self._engines.engine_for(self, image, flow)) is not None:
-            return engine(image, flow, mask)
-        H, W = flow.shape[-2:]
-        count = levels_of(H, W, self.config)
-        c = (mask > 0).to(flow.dtype)
-        image, flow, c = (extend(x, *extended_size(H, W, count)) for x in (image, flow, c))
-        with torch.autocast(flow.device.type, enabled=False):
-            levels = build_pyramid(image.to(flow.dtype), flow, c, count)[::-1]
-            u = pull_start(levels[0]) if self.config.start == "pull" else levels[0].f
-            hints = self._hints(u, levels) if self.config.flow_aware else None
-        z, log_error = self._split(self.predict(image, hints, count))
-        with torch.autocast(flow.device.type, enabled=False):
-            for k, (level, map_of_level) in enumerate(zip(levels, z, strict=True)):
-                u = self._diffuse(self._start(u, level) if k else u, level, map_of_level, max(k + LEVELS - count, 0))
-        return Filled(u[..., :H, :W], None if log_error is None else log_error[..., :H, :W])
+        if start is not None and start.shape != flow.shape:
+            raise InputError(f"start must have the shape of flow, {tuple(flow.shape)}, got {tuple(start.shape)}")
+        data = data_term(flow, mask, weight)
+        engine = TorchBackend(self) if self.backend == "torch" else self._backends.select(self, image, data)
+        return engine(image, data, start)
+
+    def complete(
+        self, image: Tensor, flow: Tensor, mask: Tensor, progress: ProgressCallback | None = None, **parameters: Any
+    ) -> Filled:
+        """`fill`, with its `weight` and `start` as keywords."""
+        return self.fill(image, flow, mask, **parameters)
 
     def iterations(self, H: int, W: int, **parameters: Any) -> int:
         """Steps of diffusion for a field of this size, over all levels."""
         return sum(per_level(self.config.steps, levels_of(H, W, self.config)))
-
-    def predict(self, image: Tensor, hints: Tensor | None = None, levels: int = LEVELS) -> list[Tensor]:
-        """The maps z of the Diffusion Tensor Module, coarse to fine, for an image (B, 3, H, W) of any size.
-
-        hints (B, 3, H, W): the normalised guess and the mask, which a flow-aware network sees beside the image. Map k
-        has the size of its pyramid level. Levels coarser than the network's get its coarsest map, averaged.
-        """
-        H, W = image.shape[-2:]
-        features = (image.to(self.mean.dtype) - self.mean) / self.std
-        if hints is not None:
-            features = torch.cat([features, hints.to(features.dtype)], 1)
-        padded = extend(features, *(-(-side // self.dtm.stride) * self.dtm.stride for side in (H, W)))
-        factors = [2 ** (LEVELS - 1 - k) for k in range(LEVELS)]
-        maps = [z[..., : -(-H // s), : -(-W // s)] for z, s in zip(self.dtm(padded), factors, strict=True)]
-        return [*image_pyramid(maps[0], 1 + levels - LEVELS), *maps[1:]]
 
     def process(self, z: Tensor, image: Tensor, level: int) -> Process:
         """The diffusion process of a level, 0 being the coarsest, from its z and image (B, 3, h, w): `process_of`."""
@@ -131,23 +114,22 @@ class Neuroexplicit(Network):
         size. Parameters, and files of them, stay as they are.
         """
         self.dtm.compile(dynamic=False)
-        for blocks in self._all_blocks():
+        for blocks in self.all_blocks():
             blocks.compile_parts()
 
     def refresh(self) -> None:
-        """Forget what fast ways have made of the weights.
+        """Drop cached backends after a weight change that PyTorch does not track.
 
-        They notice new and moved weights, and changes that PyTorch counts; not those made through `weight.data`, or by
-        a CUDA graph.
+        New and moved weights, and changes that PyTorch counts, are noticed without it.
         """
-        self._engines = Engines()
+        self._backends = Backends()
 
     def constrain_(self) -> None:
         """Enforce the norm constraint of learned kernels (+W) after an optimiser step; nothing to do without them."""
-        for blocks in self._all_blocks():
+        for blocks in self.all_blocks():
             blocks.constrain_()
 
-    def _all_blocks(self) -> list[DiffusionBlocks]:
+    def all_blocks(self) -> list[DiffusionBlocks]:
         """The diffusion blocks of all levels, none without learned kernels."""
         return list(self.blocks) if self.config.learn_kernels else []  # type: ignore[arg-type]
 
@@ -162,37 +144,6 @@ class Neuroexplicit(Network):
             for head in (self.dtm.dt4, self.dtm.dt3, self.dtm.dt2, self.dtm.dt1):
                 assert head.bias is not None
                 head.bias[first], head.bias[first + 1] = ACROSS_AT_FIRST, 0.0
-
-    def _split(self, maps: list[Tensor]) -> tuple[list[Tensor], Tensor | None]:
-        """The part of the maps that is for the process, and the logarithm of the error, which the finest has."""
-        if not self.config.confidence:
-            return maps, None
-        predicted = self.config.predicted
-        return [z[:, :predicted] for z in maps], maps[-1][:, predicted:].float()
-
-    def _hints(self, start: Tensor, levels: list[Level]) -> Tensor:
-        """What a flow-aware network sees beside the image, (B, 3, H, W): the normalised guess, and the mask."""
-        guess = first_guess(start, levels, per_level(self.config.guess_steps, len(levels)))
-        _, f, c = levels[-1]
-        return torch.cat([normalised(guess, f, c), c], 1)
-
-    def _start(self, u: Tensor, level: Level) -> Tensor:
-        """Where a level's diffusion starts from the result u of the coarser one."""
-        if self.config.start == "pull":
-            return refine(u, level.f, level.c)
-        # In the paper the given vectors enter only after the first step.
-        return upsample(u, (level.f.shape[-2], level.f.shape[-1]))
-
-    def _diffuse(self, u: Tensor, level: Level, z: Tensor, index: int) -> Tensor:
-        """One FSI cycle at one level."""
-        steps = self.config.steps[index]
-        if not self.config.learn_kernels:
-            weights = edge_weights_of(z, level.image, self.lam[index], self.config)
-            return inpainting_cycle(u, level.f, level.c, weights, steps, self.segment)
-        blocks = self.blocks[index]
-        metric = metric_of(*self.process(z, level.image, index))
-        operators = [partial(blocks, step, metric) for step in range(steps)]
-        return fsi_cycle_of(operators, u, level.f, level.c, BLOCK_TIME_STEP)
 
     def check(self, image: Tensor, flow: Tensor, mask: Tensor) -> None:
         """Raise InputError unless shapes and types are those that `fill` takes."""

@@ -15,13 +15,13 @@ from flowinpaint.baselines.pd.edm import Denoiser, denoising_loss, draw_sigma, p
 from flowinpaint.baselines.pd.repaint import Plan, repaint
 from flowinpaint.baselines.pd.unet import FIELD_CHANNELS, IMAGE_CHANNELS, ConditionedUNet
 from flowinpaint.counter_rng import Draws, check_seed, normal_field
+from flowinpaint.diffusion.data_term import RELATIVE_FLOOR
+from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.errors import InputError
 from flowinpaint.integers import ceil_div
 from flowinpaint.networks.channel_pairs import PAIR, from_pairs, pairs_of, repeated, to_pairs
 from flowinpaint.networks.network import Network, versions_of
 from flowinpaint.networks.output import Filled
-from flowinpaint.neuroexplicit.first_guess import RELATIVE_FLOOR
-from flowinpaint.neuroexplicit.levels import extend
 from flowinpaint.result import Progress, ProgressCallback
 
 STAGES = 2

@@ -12,12 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flowinpaint.counter_rng import Draws, check_seed
+from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.errors import InputError
 from flowinpaint.networks.channel_pairs import PAIR, from_pairs, repeated, to_pairs
 from flowinpaint.networks.colours import Colours
 from flowinpaint.networks.network import Network, by_pixel
 from flowinpaint.networks.output import Filled
-from flowinpaint.neuroexplicit.levels import extend
 from flowinpaint.result import ProgressCallback
 
 STRIDE = 8

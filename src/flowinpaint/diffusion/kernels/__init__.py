@@ -1,14 +1,17 @@
-"""The inner loops of the multigrid solver: in plain PyTorch (`reference`), for the CPU (`cpu`) and for CUDA (`gpu`).
+"""Kernels of the diffusion: inner loops in plain PyTorch, for the CPU (numba) and for CUDA (Triton).
 
-Every module has the same functions over the same padded arrays (`grid.Level`); the tests run them against each other:
+An operation is a set of modules with the same functions, which the tests run against each other:
+`<operation>_reference` runs anywhere, `<operation>_cpu` needs numba, `<operation>_gpu` Triton. The operations are
 
+multigrid: relaxation, residual, transfer and set-up on the padded arrays of `grid.Level`.
     half_sweep(level, u, f, axis, parity, fresh)    solve exactly on every second row (axis 0) or column (axis 1)
-    residual(level, u, f, out)              out = f - A u
-    restrict(level, r, out)                 out = Pᵀ r on the coarser grid
-    prolong_add(level, e, u)                u += P e from the coarser grid
+    residual(level, u, f, out)                      out = f - A u
+    restrict(level, r, out), prolong_add(level, e, u)       out = Pᵀ r on the coarser grid, u += P e from it
     dot(a, b), scale_add(a, s, b), add_scaled(a, s, b)      aᵀb, a = s a + b, a = a + s b, for each channel
-    for_each(work, parts)                   work(part) for independent parts, side by side where that helps
-    interpolation(d, w), galerkin(d, w, p), invert_pivots(d, w)     what a grid is built from
+    for_each(work, parts)                           work(part) for independent parts, in parallel where that helps
+    interpolation(d, w), galerkin(d, w, p), invert_pivots(d, w)     set-up of a grid
+fsi: an FSI cycle (`diffuse`), its steps for the gradient (`advance`) and their adjoint (`retreat`).
+pyramid: `push`, `pull` and `refine` of `diffusion.pyramid`.
 """
 
 from __future__ import annotations
@@ -20,25 +23,33 @@ from types import ModuleType
 
 import torch
 
-from flowinpaint.diffusion.kernels import multigrid_reference as reference
+_NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("triton", "pip install triton")}
 
 
-def kernels_for(device: torch.device) -> ModuleType:
-    """The fastest kernels that run on a device with what is installed."""
-    if device.type not in ("cpu", "cuda"):
-        return reference
-    try:
-        return import_module(f"{__name__}.multigrid_{'gpu' if device.type == 'cuda' else 'cpu'}")
-    except ImportError:
-        _warn_of_plain_kernels(device.type)
-        return reference
+def kernels_for(operation: str, device: torch.device, fallback: str | None = None) -> ModuleType:
+    """The fastest kernels of an operation that run on a device with the installed packages.
+
+    operation: the full module name without its ending, such as "flowinpaint.diffusion.kernels.fsi". fallback: the
+    module that runs anywhere, `<operation>_reference` by default.
+    """
+    suffix = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
+    if suffix is not None:
+        try:
+            return import_module(f"{operation}_{suffix}")
+        except ImportError:
+            _warn_of_plain_kernels(suffix)
+    return import_module(fallback or f"{operation}_reference")
+
+
+MULTIGRID = f"{__name__}.multigrid"
+FSI = f"{__name__}.fsi"
+PYRAMID = f"{__name__}.pyramid"
 
 
 @cache
-def _warn_of_plain_kernels(kind: str) -> None:
-    """Say once why a solve is slow."""
-    missing, remedy = ("numba", "pip install numba") if kind == "cpu" else ("triton", "pip install triton")
+def _warn_of_plain_kernels(suffix: str) -> None:
+    """Say once per process why computations are slow."""
+    missing, remedy = _NEEDS[suffix]
     warnings.warn(
-        f"{missing} is not installed, so steady states are solved in plain PyTorch, many times more slowly: {remedy}.",
-        stacklevel=2,
+        f"{missing} is not installed; diffusion runs in plain PyTorch, many times slower: {remedy}", stacklevel=3
     )

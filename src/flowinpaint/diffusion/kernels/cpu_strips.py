@@ -1,4 +1,4 @@
-"""Compiled loops, if numba is installed, and threads of our own that share their rows.
+"""Threads that share the rows of a compiled loop.
 
 The loops release the interpreter's lock. numba's parallel loops take several times as long to compile, and its thread
 layers end the process when it forks or when two threads call.
@@ -10,8 +10,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib import import_module
-from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
@@ -21,14 +19,6 @@ Part = TypeVar("Part")
 
 SMALLEST_SHARE = 1 << 15
 """Values of a field below which handing work to another thread costs more than it saves."""
-
-
-def loops_of(module: str) -> ModuleType | None:
-    """A module of compiled loops, or None without numba (the extra `fast`)."""
-    try:
-        return import_module(module)
-    except ImportError:
-        return None
 
 
 def threads_for(rows: int, work: int) -> int:

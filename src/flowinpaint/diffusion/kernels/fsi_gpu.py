@@ -8,14 +8,15 @@ at once: beside the steps it would leave no registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels import fsi_triton
+from flowinpaint.diffusion import pyramid
+from flowinpaint.diffusion.data_term import DataTerm
+from flowinpaint.diffusion.kernels import fsi_reference, fsi_triton
 from flowinpaint.diffusion.kernels.launch import launch
 from flowinpaint.integers import ceil_div
 
@@ -39,31 +40,22 @@ _SUMMING = _Tile(2, 8, 23, 128)
 """For the weights' gradient, which has no halo, and sums more steps to the launch."""
 
 
-def diffuse(u: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Tensor:
-    """One FSI cycle, as in `fsi_reference`; weights may be float16."""
-    u, known = u.contiguous(), known.contiguous()
-    weights = None if weights is None else weights.contiguous()
-    return diffuse_levels(u, [(u, known)], [weights], [steps])
+def diffuse(u: Tensor, data: DataTerm, weights: Tensor | None, tau: Tensor | float, steps: int) -> Tensor:
+    """One FSI cycle, as in `fsi_reference`; weights may be float16.
 
-
-def diffuse_levels(
-    u: Tensor, levels: Sequence[tuple[Tensor, Tensor]], weights: Sequence[Tensor | None], steps: Sequence[int]
-) -> Tensor:
-    """One FSI cycle a level, from coarse to fine, to the finest level's field.
-
-    u (B, C, h, w) is where the coarsest level starts; a finer one starts as `refine` would have it, from its f where
-    known. levels: f (B, C, h, w) and known (B, 1, h, w) bool of each. All are contiguous; steps are from 1 on.
+    u (B, C, H, W) holds f where known, or is the field (B, C, ceil(H/2), ceil(W/2)) of the next coarser level: then the
+    cycle starts as `pyramid.refine` would have it. A soft data term runs in plain PyTorch.
     """
+    f, known, _ = data
+    coarse = u.contiguous() if u.shape[-2:] != known.shape[-2:] else None
+    if data.weight is not None:
+        u = u if coarse is None else pyramid.refine(u, data)
+        return fsi_reference.diffuse(u, data, None if weights is None else weights.to(u.dtype), tau, steps)
+    u, known = (u if coarse is None else f).contiguous(), known.contiguous()
+    weights = None if weights is None else weights.contiguous()
     with torch.cuda.device_of(u):  # Triton launches on the current device
-        for k, ((f, known), w, count) in enumerate(zip(levels, weights, steps, strict=True)):
-            u = _cycle(f, u, known, w, count) if k else _cycle(u, None, known, w, count)
-    return u
-
-
-def _cycle(u: Tensor, coarse: Tensor | None, known: Tensor, weights: Tensor | None, count: int) -> Tensor:
-    """One FSI cycle from u, or from u where known and elsewhere from the next coarser level's field."""
-    plan = _Plan(u, known, weights, _inference_tile(u, weights), count)
-    return _take_all(plan, u, u, range(count), None, coarse, both=False)[1]
+        plan = _Plan(u, known, weights, _inference_tile(u, weights), steps)
+        return _take_all(plan, u, u, range(steps), None, coarse, both=False)[1]
 
 
 def advance(
@@ -93,7 +85,7 @@ def advance(
 def _take_all(
     plan: _Plan, previous: Tensor, u: Tensor, steps: range, f: Tensor | None, coarse: Tensor | None, *, both: bool
 ) -> tuple[Tensor, Tensor]:
-    """All steps from u, of which nothing is kept: to the last two iterates or, unless both are wanted, the last twice.
+    """All steps from u, without keeping iterates: the last two or, unless both are wanted, the last one twice.
 
     f and coarse are for the first launch, as in `_Plan.take_steps`.
     """

@@ -1,4 +1,4 @@
-"""The loops behind `fsi_cpu.diffuse`, compiled by numba when this is first imported, and loaded from its cache later.
+"""The loops of `fsi_cpu.diffuse`, compiled by numba when this is first imported, and loaded from its cache later.
 
 Fields are (B, C, H, W) float32, known (B, 1, H, W) bool, weights (B, 4, H, W) with the time step in them.
 
@@ -122,13 +122,21 @@ def _isotropic_row(p: Any, u: Any, north: Any, south: Any, known: Any, gamma: An
         p[x] = _step(p[x], u[x], quarter * total, known[x], gamma)
 
 
-@compiled("aakaaiiiiiib")
+@inner
+def _bind_row(p: Any, held: Any, stiffness: Any, gamma: Any) -> None:
+    """The implicit step of a soft data term: p = held + (p - held) / (1 + γτk)."""
+    for x in range(uintp(p.shape[0])):
+        p[x] = held[x] + (p[x] - held[x]) / (float32(1) + gamma * stiffness[x])
+
+
+@compiled("aakaaaiiiiiibb")
 def sweep(
     even: Any,
     odd: Any,
     known: Any,
     held: Any,
     weights: Any,
+    stiffness: Any,
     first: int,
     count: int,
     top: int,
@@ -136,12 +144,14 @@ def sweep(
     top_slope: int,
     bottom_slope: int,
     isotropic: bool,
+    soft: bool,
 ) -> None:
     """Steps first … first + count - 1 of a cycle, as a wave down the rows that stay in the cache from step to step.
 
-    Before, `even` holds u_first and `odd` its predecessor; step t writes over what it reads last. It works on the rows
-    from top + t · top_slope up to bottom + t · bottom_slope, and needs the row beside them as step t - 1 has left it.
-    Step 0 of a cycle puts `held` where known, the others keep what is there.
+    On entry `even` holds u_first and `odd` its predecessor; step t overwrites the iterate it reads last. It works on
+    the rows from top + t · top_slope to bottom + t · bottom_slope, and needs the adjacent rows as step t - 1 left them.
+    Step 0 of a cycle puts `held` where known, later steps keep the values there. soft: pixels elsewhere are bound to
+    `held` with stiffness τk.
     """
     B, C, H, W = even.shape
     Au, nothing = np.empty(W, np.float32), np.zeros(W, np.float32)
@@ -166,6 +176,8 @@ def sweep(
                         _weighted_row(
                             p[y], u[y], north, south, E[y], S[y], SE[y], SW[y], Sn, SEn, SWn, known[b, 0, y], gamma, Au
                         )
+                    if soft:
+                        _bind_row(p[y], held[b, c, y], stiffness[b, 0, y], gamma)
                     if l == 0:
                         for x in range(W):
                             if known[b, 0, y, x]:

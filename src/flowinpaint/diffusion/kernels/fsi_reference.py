@@ -1,7 +1,8 @@
-"""The steps of an FSI cycle and of its adjoint in plain PyTorch: runs on any device, reads like the maths.
+"""FSI steps and their adjoint in plain PyTorch: runs on any device, reads like the maths.
 
-Fields are contiguous (B, C, H, W), known (B, 1, H, W) is bool, weights (B, 4, H, W) have the time step in them. No
-weights means 1/4 on every edge to the right and downwards: I + A is then the mean of the four neighbours.
+Fields are contiguous (B, C, H, W), known (B, 1, H, W) is bool, weights (B, 4, H, W) include the time step. Weights of
+None mean 1/4 on every edge to the right and downwards: I + A is then the mean of the four neighbours. stiffness
+(B, 1, H, W), if given, is τk of the soft data term, 0 where unknown and inf where exact; f is then 0 where unknown.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import DataTerm, freedom
 from flowinpaint.diffusion.stencil import EDGES, divergence, edge_ends
 
 
@@ -17,9 +19,10 @@ def extrapolation_weight(step: int) -> float:
     return (4 * step + 2) / (2 * step + 3)
 
 
-def diffuse(u: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Tensor:
-    """One FSI cycle from u, which keeps its values where known."""
-    return advance(u, u, None, known, weights, range(steps))[1]
+def diffuse(u: Tensor, data: DataTerm, weights: Tensor | None, tau: Tensor | float, steps: int) -> Tensor:
+    """One FSI cycle from u, without gradient; tau is the time step that the weights include."""
+    stiffness = None if data.weight is None else tau * data.weight
+    return advance(u, u, data.f, data.known, weights, range(steps), stiffness=stiffness)[1]
 
 
 def advance(
@@ -30,19 +33,26 @@ def advance(
     weights: Tensor | None,
     steps: range,
     iterates: Tensor | None = None,
+    stiffness: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """From u_{l-1} and u_l, l being the first of the steps, to the last two, n steps on.
+    """From u_{l-1} and u_l, l being the first of the steps, to the last two iterates.
 
-    A step: u_{l+1} = γ_l (u_l + A u_l) + (1 - γ_l) u_{l-1}; where known the first puts f in place, if there is one, and
-    values stay. The new ones also lie in iterates (n, B, C, H, W); if that has n - 1, all but the last.
+    A step: v = γ_l (u_l + A u_l) + (1 - γ_l) u_{l-1}, then the data term. Exact: the first step puts f where known, if
+    f is given, and later ones keep the values there. Soft: u_{l+1} = f + (v - f) / (1 + γ_l τk). New iterates are also
+    stored in iterates (n, B, C, H, W); if that has n - 1 entries, all but the last.
     """
     if weights is None:
         weights = u.new_tensor([0.25, 0.25, 0, 0]).view(1, -1, 1, 1).expand(1, -1, *u.shape[-2:])
     weights, places = weights.to(u.dtype), [] if iterates is None else list(iterates)
     for i, l in enumerate(steps):  # noqa: E741  (the paper's index)
+        gamma = extrapolation_weight(l)
         out = places[i] if i < len(places) else torch.empty_like(u)
-        torch.lerp(previous, divergence(weights, u).add_(u), extrapolation_weight(l), out=out)
-        torch.where(known, u if f is None or i else f, out, out=out)
+        torch.lerp(previous, divergence(weights, u).add_(u), gamma, out=out)
+        if stiffness is None:
+            torch.where(known, u if f is None or i else f, out, out=out)
+        else:
+            assert f is not None
+            out.sub_(f).mul_(freedom(stiffness, gamma)).add_(f)
         previous, u = u, out
     return previous, u
 
@@ -57,21 +67,23 @@ def retreat(
     iterates: Tensor | None,
     grad_weights: Tensor | None,
     grad_f: Tensor | None,
+    soft: SoftAdjoint | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Take the gradient back through the steps from l = a to b - 1: from dL/du_b and s_{b+1} to dL/du_a and s_{a+1}.
 
-    s_l is the unknown part of dL/du_l, `later` is s_{b+1}, if there is one. dL/du_l = γ_l (s + A s) + (1 - γ_{l+1}) s'
-    with s = s_{l+1} and s' = s_{l+2}; the start u_0 is its own predecessor: s + γ_0 A s + (1 - γ_1) s'. For l > 0 the
-    result has only the unknown part, and the known one is added to grad_f, where wanted. To grad_weights, where wanted,
-    are added γ_l Σ_channels (s_p - s_q)(u_q - u_p) on the edges pq, with u_a in u and those after it in iterates.
+    s_l is the part of dL/du_l that passes the data term of step l - 1: the unknown part if exact. `later` is s_{b+1},
+    None at the end of the cycle. dL/du_l = γ_l (s + A s) + (1 - γ_{l+1}) s' with s = s_{l+1} and s' = s_{l+2}; the
+    start u_0 is its own predecessor: s + γ_0 A s + (1 - γ_1) s'. For l > 0 the result is s_l, and the rest of dL/du_l
+    is added to grad_f, where wanted. To grad_weights, where wanted, are added γ_l Σ_channels (s_p - s_q)(u_q - u_p) on
+    the edges pq, with u_a in u and those after it in iterates. A soft data term comes as `soft`; g is then s_b.
     """
     H, W = g.shape[-2:]
-    s = g.masked_fill(known, 0)
+    s = g.masked_fill(known, 0) if soft is None else g
     for l in reversed(steps):  # noqa: E741
         gamma = extrapolation_weight(l)
+        u_l = u if l == steps.start or iterates is None else iterates[l - steps.start - 1]
         if grad_weights is not None:
-            assert u is not None
-            u_l = u if l == steps.start or iterates is None else iterates[l - steps.start - 1]
+            assert u_l is not None
             for k in range(len(EDGES)):
                 near, far = edge_ends(k, H, W)
                 product = (s[near] - s[far]).mul_(u_l[far] - u_l[near]).sum(1)
@@ -79,8 +91,34 @@ def retreat(
         g = divergence(weights, s).mul_(gamma).add_(s, alpha=gamma if l else 1)
         if later is not None:
             g.add_(later, alpha=1 - extrapolation_weight(l + 1))
-        if l and grad_f is not None:
-            grad_f.add_(torch.where(known, g, 0))
-        later, s = s, g.masked_fill_(known, 0) if l else g
+        later = s
+        if l == 0:
+            s = g
+        elif soft is not None:
+            assert u_l is not None
+            s = soft.pass_through(g, u_l, l)
+        else:
+            if grad_f is not None:
+                grad_f.add_(torch.where(known, g, 0))
+            s = g.masked_fill_(known, 0)
     assert later is not None
     return s, later
+
+
+class SoftAdjoint:
+    """The adjoint of the soft data term: u_l = f + S (v - f) with S = 1 / (1 + γτk) and γ that of step l - 1.
+
+    dL/dv = S dL/du_l, dL/df = (1 - S) dL/du_l and dL/d(τk) = -γ S Σ_channels dL/du_l (u_l - f), summed over the steps.
+    """
+
+    def __init__(self, f: Tensor, stiffness: Tensor) -> None:
+        self.f, self.stiffness = f, stiffness
+        self.grad_f, self.grad_stiffness = torch.zeros_like(f), torch.zeros_like(stiffness)
+
+    def pass_through(self, g: Tensor, u_l: Tensor, l: int) -> Tensor:  # noqa: E741
+        """From dL/du_l to s_l = dL/dv."""
+        gamma = extrapolation_weight(l - 1)
+        s = freedom(self.stiffness, gamma) * g
+        self.grad_f.add_(g).sub_(s)
+        self.grad_stiffness.sub_((s * (u_l - self.f)).sum(1, keepdim=True), alpha=gamma)
+        return s

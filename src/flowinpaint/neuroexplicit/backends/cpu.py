@@ -1,109 +1,93 @@
-"""A model's fast way on the CPU: compiled loops, the network by oneDNN, memory bounded for images of any size.
+"""CPU backend: loops compiled by numba, the network by oneDNN, memory bounded for images of any size.
 
-    push f and known down the levels → guess → network, tile by tile → level by level: edge weights and diffusion
-
-What exists of the whole image is a few fields and maps; the network's activations exist for a tile only.
+Only a few fields and maps exist for the whole image; the network's activations exist for one tile at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels.fsi_cpu import diffuse
-from flowinpaint.diffusion.kernels.pyramid_cpu import pull, push, refine
-from flowinpaint.diffusion.pyramid import image_pyramid, upsample
+from flowinpaint.diffusion import pyramid
+from flowinpaint.diffusion.data_term import DataTerm
+from flowinpaint.diffusion.kernels import FSI, PYRAMID, kernels_for
+from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.networks.output import Filled
+from flowinpaint.neuroexplicit import edge_weights
 from flowinpaint.neuroexplicit.backends.tiles import tiled_maps
-from flowinpaint.neuroexplicit.config import LEVELS
-from flowinpaint.neuroexplicit.edge_weights import predicts_all
-from flowinpaint.neuroexplicit.first_guess import normalised
+from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.neuroexplicit.edge_weights import levels_of_maps
+from flowinpaint.neuroexplicit.hints import normalised
 from flowinpaint.neuroexplicit.kernels.dtm_cpu import PackedDtm, fastest_dtype
-from flowinpaint.neuroexplicit.kernels.edge_weights_cpu import edge_weights
-from flowinpaint.neuroexplicit.levels import START_STEPS, Known, extend, extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.levels import levels_of
+from flowinpaint.neuroexplicit.method import Operator, fill
 
 if TYPE_CHECKING:
     from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 TILE = 2048
-"""Side of a tile's core; with what it reads around itself its activations take some 1.5 GB."""
+"""Side of a tile's core; with the margin it reads, its activations take some 1.5 GB."""
+CPU = torch.device("cpu")
+EDGE_WEIGHTS = "flowinpaint.neuroexplicit.kernels.edge_weights"
 
 
-class CpuInference:
-    """A model on the CPU, for float32 fields; any configuration but learned kernels (+W)."""
+class CpuBackend:
+    """A model on the CPU, for float32 fields without gradient; any configuration but learned kernels (+W)."""
 
     def __init__(self, model: Neuroexplicit) -> None:
-        self.config, self._lam, self._mean, self._std = model.config, model.lam, model.mean, model.std
+        self.config, self._lam = model.config, model.lam
         self._dtm = PackedDtm(model.dtm, fastest_dtype())
+        self._mean, self._std = (torch.tensor(x).view(1, 3, 1, 1) for x in (IMAGENET_MEAN, IMAGENET_STD))
+        steps = kernels_for(PYRAMID, CPU, fallback=pyramid.__name__)
+        self.push, self.pull, self.refine = steps.push, steps.pull, steps.refine
+        self._fsi = kernels_for(FSI, CPU)
+        self._edge_weights = kernels_for(EDGE_WEIGHTS, CPU, fallback=edge_weights.__name__)
 
     @torch.no_grad()
-    def __call__(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
-        """Image (B, 3, H, W), mask (B, 1, H, W), flow (B, C, H, W) float32 → (B, C, H, W), and its error."""
+    def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
+        """Fill fields f (B, C, H, W) float32 of images (B, 3, H, W)."""
         with torch.autocast("cpu", enabled=False):
-            H, W = flow.shape[-2:]
-            count = levels_of(H, W, self.config)
-            size = extended_size(H, W, count)
-            image, flow, known = (extend(x, *size) for x in (image.float(), flow.detach(), mask > 0))
-            levels = push(flow, known, count)[::-1]
-            start = self._coarsest(levels[0])
-            maps = self._maps(image, self._guess(start, levels), levels[-1])
-            log_error = None
-            if self.config.confidence:
-                log_error = maps[-1][:, self.config.predicted :, :H, :W].contiguous()
-                maps = [z[:, : self.config.predicted] for z in maps]
-            return Filled(self._diffuse(start, levels, maps, image)[..., :H, :W].contiguous(), log_error)
+            data = data._replace(f=data.f.detach())
+            levels = levels_of(data.f.shape[-2], data.f.shape[-1], self.config)
+            return fill(image.float(), data, levels, self.config, self, start)
 
     def repack(self) -> None:
-        """Take the model's weights again, of which only the network's are kept in another form."""
+        """Read the weights again, of which only the network's are kept in another layout."""
         self._dtm.repack()
 
-    def _coarsest(self, level: Known) -> Tensor:
-        f, known = level
-        if self.config.start == "pull":
-            return diffuse(pull(f, known), known, None, START_STEPS)
-        return torch.where(known, f, 0)
-
-    def _guess(self, start: Tensor, levels: list[Known]) -> Tensor | None:
-        """The first guess (B, C, H, W), if the network wants one."""
-        if not self.config.flow_aware:
-            return None
-        u = start.clone()
-        steps = per_level(self.config.guess_steps, len(levels))
-        for k, (count, (f, known)) in enumerate(zip(steps, levels, strict=True)):
-            u = diffuse(refine(u, f, known) if k else u, known, None, count)
-        return u
-
-    def _maps(self, image: Tensor, guess: Tensor | None, level: Known) -> list[Tensor]:
-        """The network's maps, coarse to fine, (B, ·, h, w)."""
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
+        """The maps of the network, coarse to fine, tile by tile."""
         size = (image.shape[-2], image.shape[-1])
         of_images = []
         for b in range(len(image)):
             inputs = [image[b : b + 1].sub(self._mean).div_(self._std)]
             if guess is not None:
-                f, known = (x[b : b + 1] for x in level)
-                vectors = f.permute(0, 2, 3, 1)[known[:, 0]].T[None, :, None]  # (1, C, 1, number of known ones)
-                inputs += [normalised(guess[b : b + 1], vectors, torch.ones_like(vectors[:, :1])), known.float()]
+                own = DataTerm(*(None if x is None else x[b : b + 1] for x in data))  # type: ignore[arg-type]
+                inputs += [_hints(guess[b : b + 1], own), own.binding()]
             of_images.append(tiled_maps(self._dtm, partial(_read, inputs), size, TILE, 2**self.config.depth))
         return [torch.cat(maps) for maps in zip(*of_images, strict=True)] if len(image) > 1 else of_images[0]
 
-    def _diffuse(self, u: Tensor, levels: list[Known], maps: list[Tensor], image: Tensor) -> Tensor:
-        """One FSI cycle a level, coarse to fine; each level's map is given up when it has been used."""
-        images = [image] if predicts_all(self.config) else image_pyramid(image, len(levels))
-        maps[:1] = image_pyramid(maps[0], 1 + len(levels) - LEVELS)
-        steps = per_level(self.config.steps, len(levels))
-        for k, (f, known) in enumerate(levels):
-            weights = edge_weights(
-                maps.pop(0), images[min(k, len(images) - 1)], self._lam[max(k - len(levels) + LEVELS, 0)], self.config
-            )
-            if self.config.start == "pull":
-                u = diffuse(refine(u, f, known) if k else u, known, weights, steps[k])
-            else:  # in the paper the given vectors enter only after the first step
-                u = upsample(u, (f.shape[-2], f.shape[-1])) if k else u
-                u = diffuse(u, known, weights, steps[k], held=f)
-        return u
+    def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
+        """The process of each level, computed when the loop gets there."""
+        for level in levels_of_maps(maps, image, self._lam, levels, self.config):
+            yield Operator(*self._edge_weights.operator_of(*level, self.config))
+
+    def diffuse(self, u: Tensor, data: DataTerm, operator: Operator, steps: int) -> Tensor:
+        """One FSI cycle."""
+        cycle: Tensor = self._fsi.diffuse(u, data, *operator, steps)
+        return cycle
+
+
+def _hints(guess: Tensor, data: DataTerm) -> Tensor:
+    """The normalised guess of one image; only the given vectors are read for its statistics."""
+    known = data.known[0, 0]
+    f = data.f.permute(0, 2, 3, 1)[0, known].T[None, :, None]  # (1, C, 1, number of given ones)
+    c = torch.ones_like(f[:, :1]) if data.weight is None else data.binding()[0, :, known][None, None]
+    return normalised(guess, f, c)
 
 
 def _read(inputs: list[Tensor], rows: slice, columns: slice) -> Tensor:

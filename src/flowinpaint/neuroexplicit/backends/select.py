@@ -1,116 +1,128 @@
-"""Which fast way a model takes, if any: one of the device's for inference, or one of CUDA's for training."""
+"""Selection of the backend that runs a model: by device, types and gradient."""
 
 from __future__ import annotations
 
 import threading
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.networks.network import versions_of
+from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
 
 if TYPE_CHECKING:
     from flowinpaint.networks.output import Filled
     from flowinpaint.neuroexplicit.model import Neuroexplicit
 
-Way = Literal["cpu.CpuInference", "cuda.CudaInference", "cuda_training.CudaTraining"]
+Kind = Literal["cpu", "cuda", "cuda_training"]
 
 
 class Engine(Protocol):
-    """A model laid out for one device."""
+    """A backend of one model, ready to fill."""
 
-    def __call__(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
-        """What the model's `fill` takes and returns, float32."""
+    def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
+        """Fill the fields of images (B, 3, H, W)."""
+
+
+class PackedEngine(Engine, Protocol):
+    """A backend that keeps the weights in a layout of its own."""
 
     def repack(self) -> None:
-        """Take the model's weights again: they lie where they lay, with other values."""
+        """Read the weights again: same memory, other values."""
 
 
-class Engines:
-    """The engines of one model: built when they are first wanted, and anew when the weights have moved."""
+class Backends:
+    """The backends of one model: built on first use, and rebuilt when the weights have moved."""
 
     def __init__(self) -> None:
-        self._engines: dict[Way, Engine] = {}
+        self._engines: dict[Kind, PackedEngine] = {}
         self._places: list[int] = []
-        self._versions: dict[Way, list[int] | None] = {}
+        self._versions: dict[Kind, list[int] | None] = {}
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> tuple[type[Engines], tuple[()]]:
-        # What an engine holds, recorded graphs among it, cannot be copied; a copy of the model builds its own.
-        return Engines, ()
+    def __reduce__(self) -> tuple[type[Backends], tuple[()]]:
+        # Backends cannot be copied, as some hold recorded graphs; a copy of the model builds its own.
+        return Backends, ()
 
-    def engine_for(self, model: Neuroexplicit, image: Tensor, flow: Tensor) -> Engine | None:
-        """The engine that takes these inputs, or None: then the model's own `forward` is the way."""
-        if flow.dtype != torch.float32 or model.config.learn_kernels or _is_traced():
-            return None
-        weights = _weights_of(model)
-        if weights is None or (way := _way(image, flow, weights)) is None:
-            return None
+    def select(self, model: Neuroexplicit, image: Tensor, data: DataTerm) -> Engine:
+        """The fastest backend for these inputs; PyTorch's takes any."""
+        weights = _plain_weights(model)
+        kind = None if weights is None else _kind_of(model, image, data, weights)
+        return (kind and weights and self._packed(kind, weights, model, data.f.device)) or TorchBackend(model)
+
+    def _packed(
+        self, kind: Kind, weights: list[nn.Parameter], model: Neuroexplicit, device: torch.device
+    ) -> PackedEngine | None:
+        """The backend of a kind with the current weights; None if it cannot be built here."""
         places, versions = [p.data_ptr() for p in weights], versions_of(weights)
         with self._lock:
             if places != self._places:
                 self._engines, self._places = {}, places
-            if way not in self._engines:
-                if any(p.dtype != torch.float32 or p.device != flow.device for p in weights):
+            if kind not in self._engines:
+                if any(p.dtype != torch.float32 or p.device != device for p in weights):
                     return None
-                engine = _build(way, model)
+                engine = _build(kind, model)
                 if engine is None:
                     return None
-                self._engines[way] = engine
-            elif versions is None or versions != self._versions[way]:
+                self._engines[kind] = engine
+            elif versions is None or versions != self._versions[kind]:
                 with torch.inference_mode(False), torch.no_grad():
-                    self._engines[way].repack()
-            self._versions[way] = versions
-            return self._engines[way]
+                    self._engines[kind].repack()
+            self._versions[kind] = versions
+            return self._engines[kind]
 
 
-def _weights_of(model: Neuroexplicit) -> list[nn.Parameter] | None:
-    """The model's weights, or None where a layer is not as it was made, as under a parametrization.
+def _plain_weights(model: Neuroexplicit) -> list[nn.Parameter] | None:
+    """The model's weights, or None if a layer is not as it was built, as under a parametrization.
 
-    A call takes well under a millisecond, of which walking through all modules would be a good part.
+    A call takes well under a millisecond on a GPU, and walking through all modules would take a good part of that.
     """
     weights = [model.lam]
     for layer in model.dtm._modules.values():
         assert layer is not None
         own = layer._parameters
-        if (
-            len(own) != 2
-            or layer._modules
-            or (weight := own.get("weight")) is None
-            or (bias := own.get("bias")) is None
-        ):
+        weight, bias = own.get("weight"), own.get("bias")
+        if len(own) != 2 or layer._modules or weight is None or bias is None:
             return None
         weights += [weight, bias]
     return weights
 
 
-def _is_traced() -> bool:
-    return torch.compiler.is_compiling() or bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
-
-
-def _way(image: Tensor, flow: Tensor, weights: list[nn.Parameter]) -> Way | None:
+def _kind_of(model: Neuroexplicit, image: Tensor, data: DataTerm, weights: list[nn.Parameter]) -> Kind | None:
+    """The packed backend that can take these inputs, if there is one."""
+    f = data.f
+    traced = torch.compiler.is_compiling() or bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
+    if f.dtype != torch.float32 or model.config.learn_kernels or traced or (f.is_cuda and data.weight is not None):
+        return None
     if torch.is_grad_enabled():
-        if image.requires_grad or flow.requires_grad:
+        if any(x is not None and x.requires_grad for x in (image, f, data.weight)):
             return None
         if any(p.requires_grad for p in weights):
             in_half = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-            return "cuda_training.CudaTraining" if flow.is_cuda and in_half else None
-    if flow.is_cuda:
-        return "cuda.CudaInference"
-    return "cpu.CpuInference" if flow.device.type == "cpu" else None
+            return "cuda_training" if f.is_cuda and in_half else None
+    if f.is_cuda:
+        return "cuda"
+    return "cpu" if f.device.type == "cpu" else None
 
 
-def _build(way: Way, model: Neuroexplicit) -> Engine | None:
-    module, name = way.split(".")
-    try:
-        kind = getattr(import_module(f"flowinpaint.neuroexplicit.backends.{module}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "triton":  # it comes with PyTorch on Linux only
-            raise
-        return None
-    # What an engine keeps must outlive the mode of the call that it was built in.
+def _build(kind: Kind, model: Neuroexplicit) -> PackedEngine | None:
+    """A new backend; None if a package that it needs is missing."""
+    # What a backend keeps must outlive the mode of the call that it was built in.
     with torch.inference_mode(False), torch.no_grad():
-        engine: Engine = kind(model)
-    return engine
+        try:
+            if kind == "cpu":
+                return _module("cpu").CpuBackend(model)  # type: ignore[no-any-return]
+            if kind == "cuda":
+                return _module("recorded").RecordedBackend(_module("cuda").CudaBackend(model))  # type: ignore[no-any-return]
+            return _module("cuda_training").CudaTrainingBackend(model)  # type: ignore[no-any-return]
+        except ModuleNotFoundError as error:
+            if error.name != "triton":  # it comes with PyTorch on Linux only
+                raise
+    return None
+
+
+def _module(name: str) -> Any:
+    return import_module(f"flowinpaint.neuroexplicit.backends.{name}")

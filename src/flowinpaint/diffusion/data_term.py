@@ -1,0 +1,108 @@
+"""The data term: which vectors are given, and how strongly each one binds.
+
+Every method here minimises, over the filled field u,
+
+    Σ_edges w_pq (u_p - u_q)² + Σ_p k_p (u_p - f_p)²        with k = 1/σ² in units of the smoothness term.
+
+A vector of infinite weight k is kept exactly and one of weight zero is unknown. Without weights every given vector is
+exact: the data term is then a bit per pixel, `known`, and each kernel has a fast path for it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from flowinpaint.errors import InputError
+
+EXACT = 1e20
+"""Weights from here on are infinite: no float32 result can tell them apart."""
+RELATIVE_FLOOR = 1e-6
+"""The smallest mean deviation of given vectors, relative to their mean: rounding of a constant field lies below it."""
+
+
+class DataTerm(NamedTuple):
+    """The given vectors of one grid.
+
+    f (B, C, H, W): the vectors; where none is given, anything if there are no weights, else 0.
+    known (B, 1, H, W) bool: where a vector is given. weight (B, 1, H, W): k, 0 where unknown, inf where exact; None if
+    every given vector is exact.
+    """
+
+    f: Tensor
+    known: Tensor
+    weight: Tensor | None = None
+
+    @property
+    def exact(self) -> Tensor:
+        """Where u = f holds exactly, (B, 1, H, W) bool."""
+        return self.known if self.weight is None else torch.isinf(self.weight)
+
+    def binding(self, tau: float = 0.25) -> Tensor:
+        """The share of its given vector that a pixel takes in a step τ, τk / (1 + τk) in [0, 1], (B, 1, H, W)."""
+        return self.known.to(self.f.dtype) if self.weight is None else 1 - freedom(self.weight, tau)
+
+
+def data_term(f: Tensor, mask: Tensor, weight: Tensor | None = None) -> DataTerm:
+    """Given vectors f (B, C, H, W) where mask (B, 1, H, W) > 0, with weights k >= 0 (B, 1, H, W) or all exact."""
+    known = mask > 0
+    if weight is None:
+        return DataTerm(f, known)
+    if weight.shape != known.shape:
+        raise InputError(f"weight must have shape {tuple(known.shape)}, got {tuple(weight.shape)}")
+    if not weight.is_floating_point() or bool((torch.isnan(weight) | (weight < 0)).any()):
+        raise InputError("weight must be floating point and at least 0, got negative, NaN or integer values")
+    weight = torch.where(known, weight.to(f.dtype), 0)
+    weight = torch.where(weight >= EXACT, torch.inf, weight)
+    known = weight > 0
+    return DataTerm(torch.where(known, f, 0), known, weight)
+
+
+def freedom(weight: Tensor, tau: Tensor | float) -> Tensor:
+    """1 / (1 + τk): the share of its own value that a pixel keeps in an implicit step τ of the data term."""
+    exact = torch.isinf(weight)  # kept out of the quotient, whose gradient for τ would be inf · 0
+    return torch.where(exact, 0, 1 / (1 + tau * torch.where(exact, 0, weight)))
+
+
+def bind(u: Tensor, data: DataTerm, tau: Tensor | float = 0.25) -> Tensor:
+    """U after an implicit step of the data term, (u + τk f) / (1 + τk): f where exact, u where unknown."""
+    if data.weight is None:
+        return torch.where(data.known, data.f, u)
+    return data.f + freedom(data.weight, tau) * (u - data.f)
+
+
+def pool(data: DataTerm) -> DataTerm:
+    """The data term of the next coarser grid: the mean of each 2×2 block, weighted by k, binding with the sum of k.
+
+    The variance of a mean shrinks as vectors are pooled, and in 2D the smoothness term does not change with the grid.
+    Exact vectors outweigh all others. A border block pools the pixels it has; f is 0 where nothing is known.
+    """
+    if data.weight is None:
+        c = data.known.to(data.f.dtype)
+        total, count = block_sum(torch.where(data.known, data.f, 0)), block_sum(c)
+        return DataTerm(total / count.clamp(min=1), count > 0)
+    exact = data.exact
+    k = torch.where(exact, 0, data.weight)
+    hard = pool(DataTerm(data.f, exact))
+    total = block_sum(k)
+    mean = block_sum(k * data.f) / torch.where(total > 0, total, 1)
+    return DataTerm(
+        torch.where(hard.known, hard.f, mean), hard.known | (total > 0), torch.where(hard.known, torch.inf, total)
+    )
+
+
+def block_sum(x: Tensor) -> Tensor:
+    """Sums over blocks of 2×2 pixels, (B, ·, H, W) → (B, ·, ceil(H/2), ceil(W/2))."""
+    H, W = x.shape[-2:]
+    return F.avg_pool2d(F.pad(x, (0, W % 2, 0, H % 2)), 2, divisor_override=1)
+
+
+def statistics(f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and mean absolute deviation of the vectors f (B, C, H, W), weighted by c (B, 1, H, W): (B, C, 1, 1) each."""
+    count = c.sum((2, 3), keepdim=True)
+    count = torch.where(count > 0, count, 1)
+    mean = (f * c).sum((2, 3), keepdim=True) / count
+    return mean, ((f - mean).abs() * c).sum((2, 3), keepdim=True) / count

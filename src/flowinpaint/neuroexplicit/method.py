@@ -1,0 +1,145 @@
+"""The neuroexplicit method on one page (Fischer, Peter, Weickert and Ilg, ICML 2024, Section 3).
+
+A network sees the image, and in flow-aware models a first guess of the field and the mask. Per pixel and level it
+predicts a diffusion tensor D and a discretisation parameter α. The diffusion process ∂_t u = div(D ∇u), bound to the
+given vectors f, fills the field u from coarse to fine:
+
+    f, c ── push ──> levels ── pull, smooth ──> u₀ ──(isotropic FSI cycles)──> guess
+    image, guess, c ── network ──> z ── edge weights ──> τA   for every level
+    u₀ ── FSI cycle, refine, FSI cycle, …  ──> u
+
+`fill` is the only implementation of this; a `Backend` supplies its six steps. `Reference` has them as pure PyTorch
+functions: the oracle that every fast backend is tested against, and the form that can be traced and exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from flowinpaint.diffusion import pyramid
+from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
+from flowinpaint.diffusion.data_term import DataTerm, bind
+from flowinpaint.diffusion.fsi import fsi_cycle_of
+from flowinpaint.diffusion.pyramid import extend, image_pyramid, upsample
+from flowinpaint.diffusion.stencil import pure_divergence
+from flowinpaint.networks.output import Filled
+from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD, NeuroexplicitConfig
+from flowinpaint.neuroexplicit.edge_weights import QUARTER, levels_of_maps, operator_of
+from flowinpaint.neuroexplicit.hints import normalised
+from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, per_level
+
+
+class Operator(NamedTuple):
+    """The process of one level: τA as edge weights (B, 4, h, w), or None for 1/4 on every edge, and τ."""
+
+    weights: Any
+    tau: Tensor | float
+
+
+ISOTROPIC = Operator(None, QUARTER)
+
+
+class Backend(Protocol):
+    """The six steps of the method on one kind of device."""
+
+    def push(self, data: DataTerm, levels: int) -> list[DataTerm]:
+        """The data term of every level, fine to coarse (Section 3.1)."""
+
+    def pull(self, data: DataTerm) -> Tensor:
+        """A dense field (B, C, h, w) from the given vectors of the coarsest level."""
+
+    def refine(self, u: Tensor, data: DataTerm) -> Tensor:
+        """The initial field of a level from the next coarser field u."""
+
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
+        """The maps of the network, coarse to fine, for image (B, 3, H, W) and guess (B, C, H, W)."""
+
+    def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
+        """The process of every level, coarse to fine; levels coarser than the maps use the coarsest one, averaged."""
+
+    def diffuse(self, u: Tensor, data: DataTerm, operator: Operator, steps: int) -> Tensor:
+        """One FSI cycle from u, which stays as it is (Section 2.4)."""
+
+
+def fill(
+    image: Tensor,
+    data: DataTerm,
+    levels: int,
+    config: NeuroexplicitConfig,
+    backend: Backend,
+    start: Tensor | None = None,
+) -> Filled:
+    """Fill the field of an image (B, 3, H, W) from given vectors f (B, C, H, W) on a number of levels.
+
+    start (B, C, H, W): the initial field, such as the result for the previous frame, instead of the pull start.
+    """
+    H, W = data.f.shape[-2:]
+    size = extended_size(H, W, levels)
+    image = extend(image, *size)
+    data = DataTerm(*(None if x is None else extend(x, *size) for x in data))  # type: ignore[arg-type]
+    D = backend.push(data, levels)[::-1]  # coarse to fine from here on
+
+    if start is not None:
+        u0 = bind(image_pyramid(extend(start, *size), levels)[0], D[0])
+    elif config.start == "pull":
+        u0 = backend.diffuse(backend.pull(D[0]), D[0], ISOTROPIC, START_STEPS)
+    else:  # the paper: unknown pixels start at zero, and vectors enter a finer level after its first step
+        u0 = torch.where(D[0].known, D[0].f, 0)
+
+    guess = None
+    if config.flow_aware:
+        with torch.no_grad():
+            guess = _cycles(backend, D, u0, repeat(ISOTROPIC), config.guess_steps, backend.refine)
+
+    z = backend.network(image, guess, D[-1])
+    log_error = z[-1][:, config.predicted, None, :H, :W].float().contiguous() if config.confidence else None
+    operators = backend.edge_weights(z, image, levels)
+    del z
+    u = _cycles(backend, D, u0, operators, config.steps, backend.refine if config.start == "pull" else upsample)
+    return Filled(u[..., :H, :W].contiguous(), log_error)
+
+
+def _cycles(
+    backend: Backend, D: list[DataTerm], u: Tensor, operators: Iterable[Operator], steps: tuple[int, ...], refine: Any
+) -> Tensor:
+    """One FSI cycle per level, coarse to fine."""
+    process, counts = iter(operators), per_level(steps, len(D))
+    return coarse_to_fine(D, u, refine, lambda k, data, v: backend.diffuse(v, data, next(process), counts[k]))
+
+
+class Reference:
+    """The steps as pure functions: no in-place writes, no device or type checks, no autocast."""
+
+    def __init__(self, dtm: nn.Module, lam: Tensor, config: NeuroexplicitConfig) -> None:
+        self.dtm, self.lam, self.config = dtm, lam, config
+
+    push, pull, refine = staticmethod(pyramid.push), staticmethod(pyramid.pull), staticmethod(pyramid.refine)
+
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
+        """Z = DTM(image) or DTM(image, guess, c), LEVELS maps (B, ·, ceil(H/s), ceil(W/s)) with s = 8, 4, 2, 1."""
+        dtype, stride = self.lam.dtype, 2**self.config.depth
+        mean, std = (image.new_tensor(x, dtype=dtype).view(1, 3, 1, 1) for x in (IMAGENET_MEAN, IMAGENET_STD))
+        x = (image.to(dtype) - mean) / std
+        if guess is not None:
+            c = data.binding()
+            x = torch.cat([x, normalised(guess, data.f, c).to(dtype), c.to(dtype)], 1)
+        H, W = image.shape[-2:]
+        maps = self.dtm(extend(x, -(-H // stride) * stride, -(-W // stride) * stride))
+        return [z[..., : -(-H // s), : -(-W // s)] for z, s in zip(maps, (8, 4, 2, 1), strict=True)]
+
+    def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
+        """τA from z, λ and, for what is not learned, the image (Section 3.3)."""
+        for z, level, lam in levels_of_maps(maps, image, self.lam, levels, self.config):
+            yield Operator(*operator_of(z, level, lam, self.config))
+
+    def diffuse(self, u: Tensor, data: DataTerm, operator: Operator, steps: int) -> Tensor:
+        """u_{l+1} = γ_l (u_l + τA u_l) + (1 - γ_l) u_{l-1}, bound to f."""
+        weights = u.new_tensor([QUARTER, QUARTER, 0, 0]).view(1, 4, 1, 1).expand(1, 4, *u.shape[-2:])
+        A = partial(pure_divergence, weights if operator.weights is None else operator.weights)
+        return fsi_cycle_of([A] * steps, u, data, operator.tau)
