@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.fsi import fsi_cycle, fsi_cycle_of, step_to_steady
 from flowinpaint.diffusion.kernels.fsi_reference import extrapolation_weight
 from flowinpaint.diffusion.stencil import (
@@ -55,7 +56,7 @@ def test_a_cycle_multiplies_an_eigenvector_as_its_closed_form_says(theta: float)
     u = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     none = torch.zeros_like(u)
     for steps in (1, 2, 7, 20):
-        end = fsi_cycle_of([lambda u: (math.cos(theta) - 1) * u] * steps, u, none, none, 1.0)
+        end = fsi_cycle_of([lambda u: (math.cos(theta) - 1) * u] * steps, u, data_term(none, none), 1.0)
         odd = 2 * steps + 1
         assert float(end) == pytest.approx(math.sin(odd * theta / 2) / (odd * math.sin(theta / 2)), abs=1e-10)
 
@@ -95,7 +96,7 @@ def test_gradcheck_through_a_cycle() -> None:
 def test_steady_state_equals_a_sparse_direct_solve() -> None:
     H, W = 32, 40
     f, c, weights, tau = problem(5, H, W, density=0.05)
-    solution = step_to_steady(torch.zeros_like(f), f, c, weights, tau, 1e-8, 200_000)
+    solution = step_to_steady(torch.zeros_like(f), data_term(f, c), weights, tau, 1e-8, 200_000)
     assert solution.status == "converged"
     A = sp.csc_matrix(dense_matrix(weights).numpy())
     known = c.view(-1).numpy() > 0
@@ -109,7 +110,7 @@ def test_steady_state_equals_a_sparse_direct_solve() -> None:
 
 def test_the_reported_residual_is_the_true_one() -> None:
     f, c, weights, tau = problem(6, 12, 13)
-    solution = step_to_steady(torch.zeros_like(f), f, c, weights, tau, 1e-3, 10_000)
+    solution = step_to_steady(torch.zeros_like(f), data_term(f, c), weights, tau, 1e-3, 10_000)
     A = dense_matrix(weights)
     unknown = 1 - c.view(-1)
     residual = unknown[:, None] * (A @ solution.u[0].reshape(2, -1).T)
@@ -122,9 +123,8 @@ def test_the_reported_residual_is_the_true_one() -> None:
 def test_stopping_short_says_so_and_reports_each_cycle() -> None:
     f, c, weights, tau = problem(7, 30, 30, density=0.01)
     seen: list[tuple[int, float]] = []
-    solution = step_to_steady(
-        torch.zeros_like(f), f, c, weights, tau, 1e-12, 40, lambda n, residual: seen.append((n, residual))
-    )
+    start, data = torch.zeros_like(f), data_term(f, c)
+    solution = step_to_steady(start, data, weights, tau, 1e-12, 40, lambda n, residual: seen.append((n, residual)))
     assert solution.status == "max_iterations"
     assert solution.iterations == 40
     assert seen[-1] == (40, solution.residual)
@@ -137,7 +137,7 @@ def test_known_vectors_that_pass_nothing_on_leave_the_rest_at_zero() -> None:
     c.fill_(1)
     c[..., 6:9, 6:9] = 0
     f[..., 4:11, 4:11] = 0
-    solution = step_to_steady(torch.ones_like(f), f, c, weights, tau, 1e-6, 1000)
+    solution = step_to_steady(torch.ones_like(f), data_term(f, c), weights, tau, 1e-6, 1000)
     assert torch.equal(solution.u, f)
     assert solution.status == "converged"
 
@@ -146,9 +146,9 @@ def test_known_vectors_that_pass_nothing_on_leave_the_rest_at_zero() -> None:
 def test_all_known_and_constant_fields_need_no_iteration_or_converge(value: float) -> None:
     f, c, weights, tau = problem(8, 6, 6)
     constant = torch.full_like(f, value)
-    solution = step_to_steady(constant, constant, c, weights, tau, 1e-6, 1000)
+    solution = step_to_steady(constant, data_term(constant, c), weights, tau, 1e-6, 1000)
     torch.testing.assert_close(solution.u, constant)
-    everything = step_to_steady(torch.zeros_like(f), f, torch.ones_like(c), weights, tau, 1e-6, 1000)
+    everything = step_to_steady(torch.zeros_like(f), data_term(f, torch.ones_like(c)), weights, tau, 1e-6, 1000)
     assert everything.iterations == 0
     assert torch.equal(everything.u, f)
     assert everything.status == "converged"

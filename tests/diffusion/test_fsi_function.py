@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flowinpaint.diffusion import fsi_function
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.fsi import fsi_cycle, fsi_cycle_of
 from flowinpaint.diffusion.stencil import divergence
 from flowinpaint.errors import InputError
@@ -39,7 +40,7 @@ def triton_device(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     pytest.importorskip("triton")
     from flowinpaint.diffusion.kernels import fsi_gpu
 
-    monkeypatch.setattr(fsi_function, "kernels_for", lambda _: fsi_gpu)
+    monkeypatch.setattr(fsi_function, "_kernels", lambda *_: fsi_gpu)
     monkeypatch.setattr(fsi_gpu, "_inference_tile", lambda *_: fsi_gpu._Tile(2, 4, 2, 128))
     monkeypatch.setattr(fsi_gpu, "_KEEPING", fsi_gpu._Tile(2, 4, 2, 128))
     monkeypatch.setattr(fsi_gpu, "_SUMMING", fsi_gpu._Tile(2, 2, 3, 128))
@@ -64,7 +65,7 @@ def problem(
 
 
 def oracle(u: Tensor, f: Tensor, c: Tensor, weights: Tensor, tau: Tensor, steps: int) -> Tensor:
-    return fsi_cycle_of([lambda u: divergence(weights, u)] * steps, u, f, c, tau)
+    return fsi_cycle_of([lambda u: tau * divergence(weights, u)] * steps, u, data_term(f, c), tau)
 
 
 def values_and_gradients(cycle: Any, inputs: Inputs, device: torch.device, steps: int, **options: Any) -> list[Tensor]:
@@ -249,10 +250,11 @@ def test_second_derivatives_are_refused() -> None:
         ({"weights": torch.zeros(2, 4, 3, 4, dtype=torch.float64)}, "weights"),
         ({"steps": 0}, "steps"),
         ({"segment": 0}, "segment"),
+        ({"data_weight": torch.ones(2, 1, 4, 3)}, "weight"),
     ],
 )
 def test_wrong_arguments_are_named(change: dict[str, Any], argument: str) -> None:
     u, f, c, weights, tau = problem((3, 4), dtype=torch.float32)
     arguments = {"u": u, "f": f, "c": c, "weights": weights, "tau": tau, "steps": 3}
-    with pytest.raises(InputError, match=f"^{argument}:.*was given.*taken"):
+    with pytest.raises(InputError, match=f"^{argument} must .*got"):
         fsi_cycle(**(arguments | change))  # type: ignore[arg-type]

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from flowinpaint.diffusion import kernels
 from flowinpaint.diffusion.grid import Level, build_levels, pad
-from flowinpaint.diffusion.kernels import kernels_for
+from flowinpaint.diffusion.kernels import MULTIGRID, kernels_for
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from helpers import generator, random_graph
 
@@ -27,7 +28,7 @@ def backend(name: str) -> tuple[ModuleType, torch.device]:
     """The kernels of that name and a device they run on, or skip."""
     device = torch.device("cuda" if name == "gpu" and torch.cuda.is_available() else "cpu")
     pytest.importorskip("triton" if name == "gpu" else "numba")
-    module: ModuleType = __import__(f"flowinpaint.diffusion.kernels.{name}", fromlist=["half_sweep"])
+    module: ModuleType = __import__(f"flowinpaint.diffusion.kernels.multigrid_{name}", fromlist=["half_sweep"])
     return module, device
 
 
@@ -134,8 +135,8 @@ def test_a_half_sweep_leaves_no_residual_on_its_lines(H: int, W: int, axis: int,
 
 
 def test_the_cpu_takes_its_own_kernels_where_numba_is_there() -> None:
-    kernels, _ = backend("cpu")
-    assert kernels_for(torch.device("cpu")) is kernels
+    ours, _ = backend("cpu")
+    assert kernels_for(MULTIGRID, torch.device("cpu")) is ours
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -184,6 +185,7 @@ def test_without_numba_the_plain_kernels_serve_and_the_extra_is_named_once(monke
         "flowinpaint.diffusion.kernels.multigrid_numba",
     ):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.warns(UserWarning, match=r"numba is not installed.*pip install numba"):
-        assert kernels_for(torch.device("cpu")) is reference
-    assert kernels_for(torch.device("cpu")) is reference
+    kernels._warn_of_plain_kernels.cache_clear()
+    with pytest.warns(UserWarning, match=r"numba is not installed.*flowinpaint\[fast\]"):
+        assert kernels_for(MULTIGRID, torch.device("cpu")) is reference
+    assert kernels_for(MULTIGRID, torch.device("cpu")) is reference

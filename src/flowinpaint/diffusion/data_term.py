@@ -42,8 +42,11 @@ class DataTerm(NamedTuple):
         return self.known if self.weight is None else torch.isinf(self.weight)
 
     def binding(self, tau: float = 0.25) -> Tensor:
-        """The share of its given vector that a pixel takes in a step τ, τk / (1 + τk) in [0, 1], (B, 1, H, W)."""
-        return self.known.to(self.f.dtype) if self.weight is None else 1 - freedom(self.weight, tau)
+        """τk / (1 + τk) in [0, 1], (B, 1, H, W): the share of its vector that a pixel takes in a step τ."""
+        if self.weight is None:
+            return self.known.to(self.f.dtype)
+        k = torch.where(self.exact, 0, self.weight)
+        return torch.where(self.exact, 1, tau * k / (1 + tau * k))
 
 
 def data_term(f: Tensor, mask: Tensor, weight: Tensor | None = None) -> DataTerm:
@@ -75,23 +78,16 @@ def bind(u: Tensor, data: DataTerm, tau: Tensor | float = 0.25) -> Tensor:
 
 
 def pool(data: DataTerm) -> DataTerm:
-    """The data term of the next coarser grid: the mean of each 2×2 block, weighted by k, binding with the sum of k.
+    """The data term of the next coarser grid: a weighted mean of each 2×2 block, which binds with the sum of its k.
 
     The variance of a mean shrinks as vectors are pooled, and in 2D the smoothness term does not change with the grid.
-    Exact vectors outweigh all others. A border block pools the pixels it has; f is 0 where nothing is known.
+    In the mean a vector counts by `binding`: in proportion to small k, while large ones count alike, as exact ones do.
+    A border block pools the pixels it has; f is 0 where nothing is known.
     """
-    if data.weight is None:
-        c = data.known.to(data.f.dtype)
-        total, count = block_sum(torch.where(data.known, data.f, 0)), block_sum(c)
-        return DataTerm(total / count.clamp(min=1), count > 0)
-    exact = data.exact
-    k = torch.where(exact, 0, data.weight)
-    hard = pool(DataTerm(data.f, exact))
-    total = block_sum(k)
-    mean = block_sum(k * data.f) / torch.where(total > 0, total, 1)
-    return DataTerm(
-        torch.where(hard.known, hard.f, mean), hard.known | (total > 0), torch.where(hard.known, torch.inf, total)
-    )
+    b = data.binding()
+    total = block_sum(b)
+    f = block_sum(torch.where(data.known, data.f, 0) * b) / torch.where(total > 0, total, 1)
+    return DataTerm(f, total > 0, None if data.weight is None else block_sum(data.weight))
 
 
 def block_sum(x: Tensor) -> Tensor:

@@ -3,10 +3,13 @@
 Without a CUDA device Triton's interpreter runs the GPU's kernels on the CPU (conftest.py sets it).
 """
 
+from types import ModuleType
+
 import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.kernels import fsi_reference
 from flowinpaint.diffusion.pyramid import refine
 from flowinpaint.diffusion.stencil import divergence
@@ -15,6 +18,11 @@ from helpers import generator
 fsi_gpu = pytest.importorskip("flowinpaint.diffusion.kernels.fsi_gpu", reason="no Triton")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 Shape = tuple[int, int, int, int]
+
+
+def diffuse(kernels: ModuleType, u: Tensor, known: Tensor, weights: Tensor | None, steps: int) -> Tensor:
+    filled: Tensor = kernels.diffuse(u, DataTerm(u, known), weights, 0.25, steps)
+    return filled
 
 
 def problem(
@@ -29,8 +37,8 @@ def problem(
 
 
 def assert_equals_the_reference(u: Tensor, known: Tensor, weights: Tensor | None, steps: int, tolerance: float) -> None:
-    ours = fsi_gpu.diffuse(u, known, weights, steps)
-    reference = fsi_reference.diffuse(u.double(), known, weights, steps)
+    ours = diffuse(fsi_gpu, u, known, weights, steps)
+    reference = diffuse(fsi_reference, u.double(), known, weights, steps)
     assert ours.dtype == u.dtype
     assert torch.equal(ours[known.expand_as(u)], u[known.expand_as(u)])
     torch.testing.assert_close(ours.double(), reference, rtol=tolerance, atol=tolerance * float(reference.abs().max()))
@@ -71,10 +79,9 @@ def test_from_the_next_coarser_field(shape_and_steps: tuple[Shape, int], isotrop
     coarse = problem(B, C, -(-H // 2), -(-W // 2), seed=1)[0]
     given = f.masked_fill(~known, torch.nan)
     w = None if isotropic else weights
-    known_coarse = torch.ones_like(coarse[:, :1], dtype=torch.bool)
-    levels = [(coarse, known_coarse), (given, known)]
-    ours = fsi_gpu.diffuse_levels(coarse, levels, [None, w], [1, steps])
-    expected = fsi_reference.diffuse(refine(coarse, f, known.to(f)), known, w, steps)
+    ours = fsi_gpu.diffuse(coarse, DataTerm(given, known), w, 0.25, steps)
+    start = refine(coarse, DataTerm(f, known))
+    expected = diffuse(fsi_reference, start, known, w, steps)
     torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-10)
 
 
@@ -99,14 +106,14 @@ def test_single_precision_with_weights_in_half_precision() -> None:
 def test_the_isotropic_operator_is_a_quarter_on_every_edge() -> None:
     u, known, weights = problem(1, 1, 4, 5, density=0.0)
     weights.zero_()[:, :2] = 0.25
-    ours = fsi_gpu.diffuse(u, known, None, 1)
+    ours = diffuse(fsi_gpu, u, known, None, 1)
     torch.testing.assert_close(ours, u + divergence(weights, u) * fsi_reference.extrapolation_weight(0))
 
 
 def test_the_field_is_not_written_to() -> None:
     u, known, weights = problem(1, 1, 5, 4)
     before = u.clone()
-    fsi_gpu.diffuse(u, known, weights, 2)
+    diffuse(fsi_gpu, u, known, weights, 2)
     assert torch.equal(u, before)
 
 
@@ -125,10 +132,10 @@ def test_on_the_device(B: int, C: int, H: int, W: int, steps: int, kind: str) ->
 @pytest.mark.gpu
 def test_the_same_bits_every_time_and_from_a_graph() -> None:
     u, known, weights = problem(4, 2, 384, 384, torch.float32)
-    expected = fsi_gpu.diffuse(u, known, weights, 45)
+    expected = diffuse(fsi_gpu, u, known, weights, 45)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        ours = fsi_gpu.diffuse(u, known, weights, 45)
+        ours = diffuse(fsi_gpu, u, known, weights, 45)
     for _ in range(50):
         ours.fill_(torch.nan)
         graph.replay()
@@ -141,7 +148,7 @@ def test_sizes_and_steps_compile_nothing_anew() -> None:
 
     def run(H: int, W: int, steps: int) -> int:
         u, known, weights = problem(1, 2, H, W, torch.float32)
-        fsi_gpu.diffuse(u, known, weights, steps)
+        diffuse(fsi_gpu, u, known, weights, steps)
         return sum(len(cache[0]) for cache in fsi_triton.take_steps.device_caches.values())
 
     before = run(384, 384, 45)

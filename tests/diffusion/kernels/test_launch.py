@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.pyramid import refine as reference
 
 pytest.importorskip("triton", reason="Triton comes with PyTorch on Linux only")
@@ -107,7 +108,7 @@ def level(shift: int, H: int = 9, W: int = 14) -> tuple[Tensor, Tensor, Tensor]:
 def test_wherever_memory_begins(shift: int) -> None:
     for size in ((9, 14), (9, 14), (16, 16), (1, 1)):
         u, f, known = level(shift, *size)
-        torch.testing.assert_close(refine(u, f, known), reference(u, f, known))
+        torch.testing.assert_close(refine(u, DataTerm(f, known)), reference(u, DataTerm(f, known)))
 
 
 @pytest.mark.gpu
@@ -116,9 +117,9 @@ def test_a_rehearsal_launches_nothing_and_compiles() -> None:
     u, f, known = level(0)
     f.fill_(3)
     marks: list[Tensor] = []
-    launch.compile_ahead(lambda: marks.append(refine(*(x.to("meta") for x in (u, f, known)))))
+    launch.compile_ahead(lambda: marks.append(refine(u.to("meta"), DataTerm(f.to("meta"), known.to("meta")))))
     assert marks[0].is_meta
     compiled = dict(launch._binaries)
     assert len(compiled) == 1
-    torch.testing.assert_close(refine(u, f, known), reference(u, f, known))
+    torch.testing.assert_close(refine(u, DataTerm(f, known)), reference(u, DataTerm(f, known)))
     assert launch._binaries == compiled

@@ -1,7 +1,7 @@
 """The coarse-to-fine pyramid of `pyramid` for CUDA, in Triton.
 
-A coarse pixel knows what its block knows, so a tile of pixels and all that lies over it are one program's work: five
-levels down cost one launch. A level of at most 32×32 pixels is filled from one pixel upwards in one launch too, by a
+A coarse pixel depends on its block only, so a tile of pixels and all coarser pixels above it are one program's work:
+five levels cost one launch. A level of at most 32×32 pixels is filled from one pixel upwards in one launch too, by a
 program for each image and channel.
 """
 
@@ -10,8 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
+from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.kernels import pyramid_triton
 from flowinpaint.diffusion.kernels.launch import launch
+from flowinpaint.diffusion.pyramid import levels_to_one_pixel
 from flowinpaint.integers import ceil_div
 
 _MOST_LEVELS = 5
@@ -23,34 +26,27 @@ _ALIGNMENT = int(pyramid_triton.ALIGNMENT)
 _COLUMNS = 256
 
 
-def push(f: Tensor, known: Tensor, count: int) -> list[tuple[Tensor, Tensor]]:
-    """The first `count` levels of f (B, C, H, W) and known (B, 1, H, W) bool, from fine to coarse.
+def push(data: DataTerm, count: int) -> list[DataTerm]:
+    """The first `count` levels of exact vectors, fine to coarse, as in `pyramid.push`.
 
-    The first is what was given, and its f may hold anything where unknown, NaN too; that of coarser levels is 0 there.
+    The f of the finest may hold anything where unknown, NaN too; that of coarser levels is 0 there.
     """
-    levels = [(f.contiguous(), known.contiguous())]
+    levels = [DataTerm(data.f.contiguous(), data.known.contiguous())]
     while len(levels) < count:
         missing = count - len(levels)
-        levels += _push_once(*levels[-1], missing if missing <= _MOST_LEVELS else _MOST_LEVELS - 1)
+        levels += _push_once(levels[-1], missing if missing <= _MOST_LEVELS else _MOST_LEVELS - 1)
     return levels
 
 
-def pull(f: Tensor, known: Tensor) -> Tensor:
-    """A field that is known everywhere: f where known, and elsewhere what coarser levels know, down to one pixel.
-
-    Where nothing at all is known there is zero.
-    """
-    side = max(f.shape[-2:])
-    levels = push(f, known, 1 + max(0, (side - 1).bit_length() - _SMALL_LEVELS))
-    u = _pull_small(*levels[-1])
-    for finer_f, finer_known in reversed(levels[:-1]):
-        u = refine(u, finer_f, finer_known)
-    return u
+def pull(data: DataTerm) -> Tensor:
+    """A dense field (B, C, H, W) from coarser levels, as in `pyramid.pull`."""
+    levels = push(data, max(1, levels_to_one_pixel(data.f) - _SMALL_LEVELS))[::-1]
+    return coarse_to_fine(levels, _pull_small(levels[0]), refine, lambda _, __, u: u)
 
 
-def refine(u: Tensor, f: Tensor, known: Tensor) -> Tensor:
-    """The next finer level's start, (B, C, H, W): f where known, and elsewhere u (B, C, ceil(H/2), ceil(W/2))."""
-    u, f, known = u.contiguous(), f.contiguous(), known.contiguous()
+def refine(u: Tensor, data: DataTerm) -> Tensor:
+    """The initial field of a level from the next coarser field, as in `pyramid.refine`."""
+    u, f, known = u.contiguous(), data.f.contiguous(), data.known.contiguous()
     B, C, H, W = f.shape
     out = torch.empty_like(f)
     group = C if C <= 3 else 1
@@ -71,8 +67,9 @@ def refine(u: Tensor, f: Tensor, known: Tensor) -> Tensor:
     return out
 
 
-def _push_once(f: Tensor, known: Tensor, levels: int) -> list[tuple[Tensor, Tensor]]:
+def _push_once(data: DataTerm, levels: int) -> list[DataTerm]:
     """The next levels, at most _MOST_LEVELS of them, in one launch; they share a buffer."""
+    f, known, _ = data
     B, C, H, W = f.shape
     sizes = [((H - 1 >> k) + 1, (W - 1 >> k) + 1) for k in range(1, levels + 1)]
     coarse_f = f.new_empty(sum(_aligned(B * C * h * w) for h, w in sizes))
@@ -99,13 +96,14 @@ def _push_once(f: Tensor, known: Tensor, levels: int) -> list[tuple[Tensor, Tens
     at_f = at_known = 0
     for h, w in sizes:
         level_f, level_known = coarse_f[at_f : at_f + B * C * h * w], coarse_known[at_known : at_known + B * h * w]
-        out.append((level_f.view(B, C, h, w), level_known.view(B, 1, h, w)))
+        out.append(DataTerm(level_f.view(B, C, h, w), level_known.view(B, 1, h, w)))
         at_f += _aligned(B * C * h * w)
         at_known += _aligned(B * h * w)
     return out
 
 
-def _pull_small(f: Tensor, known: Tensor) -> Tensor:
+def _pull_small(data: DataTerm) -> Tensor:
+    f, known, _ = data
     B, C, h, w = f.shape
     side = 1 << _SMALL_LEVELS
     scratch, out = f.new_empty(B * C * 2 * (side * side // 3 + 1)), torch.empty_like(f)

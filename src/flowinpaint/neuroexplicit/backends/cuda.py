@@ -53,11 +53,11 @@ class CudaBackend:
 
     def push(self, data: DataTerm, levels: int) -> list[DataTerm]:
         """The data term of every level, fine to coarse."""
-        return [DataTerm(*level) for level in pyramid_gpu.push(data.f, data.known, levels)]
+        return pyramid_gpu.push(data, levels)
 
     def pull(self, data: DataTerm) -> Tensor:
         """A dense field from the given vectors of the coarsest level."""
-        return pyramid_gpu.pull(data.f, data.known)
+        return pyramid_gpu.pull(data)
 
     def refine(self, u: Tensor, data: DataTerm) -> Tensor:
         """The coarser field itself: the first launch of `diffuse` interpolates it."""
