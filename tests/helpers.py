@@ -12,10 +12,12 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
 from flowinpaint.networks.network import Network
 from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
+from flowinpaint.neuroexplicit.method import Reference
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 REFERENCE = Path(os.environ.get("FLOWINPAINT_REFERENCE", Path(__file__).resolve().parents[2] / "shared"))
@@ -137,6 +139,13 @@ def random_graph(
     for k, (dy, dx) in enumerate(EDGES):
         weights[:, k] *= (rows + dy < H) & (columns + dx < W) & (columns + dx >= 0)
     return weights, known
+
+
+def maps_of(net: Neuroexplicit, image: Tensor, guess: Tensor | None = None, mask: Tensor | None = None) -> list[Tensor]:
+    """The maps of a network for an image, and for a guess that serves as the field too."""
+    f = torch.zeros_like(image[:, :2]) if guess is None else guess
+    known = torch.zeros_like(image[:, :1], dtype=torch.bool) if mask is None else mask
+    return Reference(net.dtm, net.lam, net.config).network(image, guess, DataTerm(f, known))
 
 
 def neuroexplicit(model: Network | None) -> Neuroexplicit:

@@ -84,7 +84,7 @@ def test_what_its_layers_make_fits_half_precision(name: str, monkeypatch: pytest
 
     monkeypatch.setattr(dtm, "relu", watch)
     model = neuroexplicit(fi.load_model(name, "cpu"))
-    model.backend = "reference"
+    model.backend = "torch"
     scene = sample_scene(192, 256, seed=0)
     image, flow = (torch.from_numpy(x).permute(2, 0, 1)[None].float() for x in (scene.image, scene.flow))
     for density in (0.002, 0.1):

@@ -1,5 +1,6 @@
 """The flow-aware model: its first guess, where it starts, how many levels it has."""
 
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -8,13 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from flowinpaint.diffusion.pyramid import Level, build_pyramid, pull
+from flowinpaint.diffusion.data_term import DataTerm, data_term, statistics
+from flowinpaint.diffusion.pyramid import pull, push
 from flowinpaint.errors import InputError
+from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.neuroexplicit.first_guess import CLIP, first_guess, known_statistics, normalised, pull_start
-from flowinpaint.neuroexplicit.levels import extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.edge_weights import levels_of_maps
+from flowinpaint.neuroexplicit.hints import CLIP, normalised
+from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.method import ISOTROPIC, cycles
 from flowinpaint.neuroexplicit.model import Neuroexplicit
-from helpers import FLOW_AWARE, generator
+from helpers import FLOW_AWARE, generator, maps_of
 
 SMALL: dict[str, Any] = {"width": 4, "steps": (2, 3, 3, 4), **FLOW_AWARE}
 
@@ -35,6 +40,16 @@ def inputs(H: int = 40, W: int = 70, C: int = 2, seed: int = 0, density: float =
     mask = torch.rand(2, 1, H, W, generator=g) < density
     mask[..., H // 2, W // 2] = True
     return image, flow, mask
+
+
+def pull_start(data: DataTerm) -> Tensor:
+    backend = TorchBackend(model(**SMALL))
+    return backend.diffuse(backend.pull(data), data, ISOTROPIC, START_STEPS)
+
+
+def first_guess(start: Tensor, levels: list[DataTerm], steps: tuple[int, ...]) -> Tensor:
+    backend = TorchBackend(model(**SMALL))
+    return cycles(backend, levels, start, repeat(ISOTROPIC), steps, backend.refine)
 
 
 @given(H=st.integers(1, 90), W=st.integers(1, 90), C=st.integers(1, 4))
@@ -63,13 +78,13 @@ def test_for_given_tensors_the_result_is_linear_in_the_field(monkeypatch: pytest
     net, (image, flow, mask) = model(**SMALL), inputs()
     other = inputs(seed=5)[1]
     maps: list[list[Tensor]] = []
-    predict = net.predict
+    network = TorchBackend.network
 
     def given_tensors(*arguments: Any) -> list[Tensor]:
-        maps.append(predict(*arguments))
+        maps.append(network(*arguments))
         return maps[0]
 
-    monkeypatch.setattr(net, "predict", given_tensors)
+    monkeypatch.setattr(TorchBackend, "network", given_tensors)
     with torch.inference_mode():
         first, second, combined = (net(image, field, mask) for field in (flow, other, 2 * flow - 3 * other))
     torch.testing.assert_close(combined, 2 * first - 3 * second, rtol=0, atol=1e-9)
@@ -107,7 +122,7 @@ def test_a_hole_of_any_size_is_filled(flow_aware: bool) -> None:
 def test_nothing_known_gives_zero() -> None:
     image, flow, mask = inputs()
     with torch.inference_mode():
-        assert model(**SMALL)(image, torch.zeros_like(mask), flow * torch.nan).count_nonzero() == 0
+        assert model(**SMALL)(image, flow * torch.nan, torch.zeros_like(mask)).count_nonzero() == 0
 
 
 def test_levels_follow_the_size() -> None:
@@ -127,7 +142,8 @@ def test_levels_beyond_the_networks_take_its_coarsest_map_averaged() -> None:
     net = model(width=4, start="pull")
     image = inputs(90, 520)[0]
     with torch.inference_mode():
-        maps, more = net.predict(image), net.predict(image, levels=6)
+        maps = maps_of(net, image)
+        more = [z for z, _, _ in levels_of_maps(maps, image, net.lam, 6, net.config)]
     assert [tuple(z.shape[-2:]) for z in more] == [(3, 17), (6, 33), (12, 65), (23, 130), (45, 260), (90, 520)]
     for a, b in zip(maps, more[2:], strict=True):
         assert torch.equal(a, b)
@@ -140,7 +156,7 @@ def test_pull_keeps_what_is_known_and_averages_the_rest() -> None:
     c = torch.zeros_like(f)
     f[..., 1, 2], f[..., 4, 6] = 2, 4
     c[..., 1, 2] = c[..., 4, 6] = 1
-    u = pull(f, c)
+    u = pull(data_term(f, c))
     assert u[..., 1, 2] == 2
     assert u[..., 4, 6] == 4
     assert u.min() >= 2  # interpolated, hence between the known ones
@@ -152,7 +168,7 @@ def test_the_start_is_what_is_known_nearby() -> None:
     f, c = torch.zeros(1, 1, 20, 30, dtype=torch.float64), torch.zeros(1, 1, 20, 30, dtype=torch.float64)
     f[..., 10:, 15:] = 8
     c[..., 10:, :] = 1  # 0 to the left and 8 to the right; nothing is known of the upper half
-    u = pull_start(Level(torch.zeros(1, 3, 20, 30), f, c))
+    u = pull_start(data_term(f, c))
     assert torch.equal(u[..., 10:, :], f[..., 10:, :])
     assert u[..., :10, :8].max() < 2.5
     assert u[..., :10, -8:].min() > 5.5
@@ -163,22 +179,21 @@ def test_the_start_is_what_is_known_nearby() -> None:
 
 def test_the_guess_is_isotropic_diffusion_and_settles_to_the_mean_of_neighbours() -> None:
     _, flow, mask = inputs(30, 45, density=0.3)
-    c = mask.double()
-    levels = build_pyramid(torch.zeros(2, 3, 30, 45).double(), flow, c, 4)[::-1]
+    levels = push(data_term(flow, mask), 4)[::-1]
     start = pull_start(levels[0])
-    guess = first_guess(start, levels, [5, 15, 60, 400])
+    guess = first_guess(start, levels, (5, 15, 60, 400))
     padded = torch.nn.functional.pad(guess, (1, 1, 1, 1), mode="replicate")
     around = padded[..., :-2, 1:-1] + padded[..., 2:, 1:-1] + padded[..., 1:-1, :-2] + padded[..., 1:-1, 2:]
     assert ((around / 4 - guess).abs() * ~mask).max() < 0.02  # fields are of size 8
     assert torch.equal(torch.where(mask, guess, 0), torch.where(mask, flow, 0))
-    rough = first_guess(start, levels, [3, 4, 5, 6])
+    rough = first_guess(start, levels, (3, 4, 5, 6))
     assert (rough - guess).abs().mean() < 0.1 * flow.abs().mean()
 
 
 def test_normalised_guess() -> None:
     f = torch.tensor([[1.0, 3.0, 5.0, 100.0], [10.0, 10.0, 10.0, 9.0]]).view(1, 2, 1, 4)
     c = torch.tensor([1.0, 1.0, 1.0, 0.0]).view(1, 1, 1, 4)
-    m, deviation = known_statistics(f, c)
+    m, deviation = statistics(f, c)
     torch.testing.assert_close(m.flatten(), torch.tensor([3.0, 10.0]))
     torch.testing.assert_close(deviation.flatten(), torch.tensor([4 / 3, 0.0]))
     g = normalised(f, f, c)
@@ -191,8 +206,8 @@ def test_normalised_guess_of_other_channel_counts() -> None:
     c, sizes = mask.double(), torch.tensor([1.0, 9.0, 0.1, 5.0]).view(1, 4, 1, 1)
     two = normalised(sizes * flow, sizes * flow, c)
     largest = (sizes * flow)[:, [1, 3]]
-    m = known_statistics(largest, c)[0]
-    scale = known_statistics(sizes * flow, c)[1].mean(1, keepdim=True)
+    m = statistics(largest, c)[0]
+    scale = statistics(sizes * flow, c)[1].mean(1, keepdim=True)
     torch.testing.assert_close(two, ((largest - m) / scale).clamp(-CLIP, CLIP) / 2)
     one = normalised(flow[:, :1], flow[:, :1], c)
     assert one.shape[1] == 2

@@ -120,7 +120,7 @@ def network_of(weights: Path, device: torch.device, precision: Precision) -> Net
     """The model in a file, set to a precision if it has a fast way."""
     model = api.load_model(weights, device)
     if isinstance(model, Neuroexplicit):
-        model.backend = "auto" if precision == "auto" else "reference"
+        model.backend = "auto" if precision == "auto" else "torch"
     return model
 
 

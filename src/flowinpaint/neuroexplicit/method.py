@@ -95,17 +95,17 @@ def fill(
     guess = None
     if config.flow_aware:
         with torch.no_grad():
-            guess = _cycles(backend, D, u0, repeat(ISOTROPIC), config.guess_steps, backend.refine)
+            guess = cycles(backend, D, u0, repeat(ISOTROPIC), config.guess_steps, backend.refine)
 
     z = backend.network(image, guess, D[-1])
     log_error = z[-1][:, config.predicted, None, :H, :W].float().contiguous() if config.confidence else None
     operators = backend.edge_weights(z, image, levels)
     del z
-    u = _cycles(backend, D, u0, operators, config.steps, backend.refine if config.start == "pull" else upsample)
+    u = cycles(backend, D, u0, operators, config.steps, backend.refine if config.start == "pull" else upsample)
     return Filled(u[..., :H, :W].contiguous(), log_error)
 
 
-def _cycles(
+def cycles(
     backend: Backend, D: list[DataTerm], u: Tensor, operators: Iterable[Operator], steps: tuple[int, ...], refine: Any
 ) -> Tensor:
     """One FSI cycle per level, coarse to fine."""

@@ -38,7 +38,7 @@ def activities(model: Neuroexplicit, task: Task) -> dict[str, Tensor]:
     def look(name: str, y: Tensor) -> None:
         found[name] = torch.relu(y).mean((0, 2, 3))
 
-    backend, model.backend, model.dtm.watch = model.backend, "reference", look
+    backend, model.backend, model.dtm.watch = model.backend, "torch", look
     try:
         model.fill(task.batch.image, task.given, task.mask)
     finally:

@@ -1,7 +1,8 @@
-"""The CPU's fast way against the model's own `forward`."""
+"""The CPU backend against PyTorch's."""
 
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.kernels import fsi_cpu, pyramid_cpu
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.backends import cpu
-from flowinpaint.neuroexplicit.backends.cpu import CpuInference
+from flowinpaint.neuroexplicit.backends.cpu import CpuBackend
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.neuroexplicit.kernels import edge_weights_cpu
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate, sintel
 
@@ -24,7 +24,7 @@ def model_of(width: int = 8, **fields: Any) -> Neuroexplicit:
     model = moderate(Neuroexplicit(NeuroexplicitConfig(width=width, **fields)), 2).eval()
     with torch.no_grad():
         model.lam.copy_(torch.tensor([0.5, 1.0, 1.5, 0.8]))
-    model.backend = "reference"
+    model.backend = "torch"
     return model
 
 
@@ -34,9 +34,14 @@ def inputs_of(H: int, W: int, B: int = 1, C: int = 2, density: float = 0.1) -> t
     return image, torch.randn(B, C, H, W, generator=g).cumsum(-1) + 3, mask
 
 
+def engine_of(model: Neuroexplicit) -> Callable[[Tensor, Tensor, Tensor], Filled]:
+    backend = CpuBackend(model)
+    return lambda image, flow, mask: backend(image, data_term(flow, mask))
+
+
 @torch.no_grad()
 def compare(model: Neuroexplicit, inputs: tuple[Tensor, Tensor, Tensor], tolerance: float = 1e-4) -> None:
-    engine = CpuInference(model)
+    engine = engine_of(model)
     (ours, error), (expected, expected_error) = engine(*inputs), model.fill(*inputs)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
@@ -87,20 +92,22 @@ class TestAgreement:
         monkeypatch.setattr(cpu, "TILE", 48)
         compare(model_of(**FLOW_AWARE), inputs_of(150, 170))
 
+    @pytest.mark.filterwarnings("ignore:numba is not installed")
     def test_without_numba(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (fsi_cpu, pyramid_cpu, edge_weights_cpu):
-            monkeypatch.setattr(module, "loops", None)
+        for module in ("fsi_cpu", "pyramid_cpu"):
+            monkeypatch.setitem(sys.modules, f"flowinpaint.diffusion.kernels.{module}", None)
+        monkeypatch.setitem(sys.modules, "flowinpaint.neuroexplicit.kernels.edge_weights_cpu", None)
         for fields in (FLOW_AWARE, {}):
             compare(model_of(**fields), inputs_of(50, 60))
 
     def test_unknown_vectors_may_be_nan(self) -> None:
         image, flow, mask = inputs_of(50, 60)
-        engine = CpuInference(model_of(**FLOW_AWARE))
+        engine = engine_of(model_of(**FLOW_AWARE))
         holes = torch.where(mask > 0, flow, torch.nan)
         torch.testing.assert_close(engine(image, holes, mask), engine(image, flow, mask), rtol=0, atol=0)
 
     def test_a_batch_is_its_images(self) -> None:
-        engine, inputs = CpuInference(model_of(**FLOW_AWARE)), inputs_of(40, 66, B=3)
+        engine, inputs = engine_of(model_of(**FLOW_AWARE)), inputs_of(40, 66, B=3)
         field, error = engine(*inputs)
         assert error is not None
         for b in range(3):
@@ -113,12 +120,12 @@ def test_a_model_takes_this_way_and_follows_its_weights() -> None:
     model, inputs = model_of(**FLOW_AWARE), inputs_of(48, 64)
     model.backend = "auto"
     before = model(*inputs)
-    assert torch.equal(before, CpuInference(model)(*inputs).field)
+    assert torch.equal(before, engine_of(model)(*inputs).field)
     for weight in (model.dtm.cnv0.weight, model.dtm.dt1.weight, model.lam):
         weight.add_(0.5)
         changed = model(*inputs)
         assert not torch.equal(changed, before)
-        assert torch.equal(changed, CpuInference(model)(*inputs).field)
+        assert torch.equal(changed, engine_of(model)(*inputs).field)
         before = changed
 
 
@@ -126,20 +133,20 @@ def test_inputs_stay_as_they_are() -> None:
     inputs = inputs_of(48, 64)
     copies = [x.clone() for x in inputs]
     for fields in (FLOW_AWARE, {}):
-        CpuInference(model_of(**fields))(*inputs)
+        engine_of(model_of(**fields))(*inputs)
         assert all(torch.equal(a, b) for a, b in zip(inputs, copies, strict=True))
 
 
 @torch.no_grad()
 def test_inputs_that_want_a_gradient_are_taken_where_none_is_computed() -> None:
     image, flow, mask = inputs_of(48, 64)
-    engine = CpuInference(model_of(**FLOW_AWARE))
+    engine = engine_of(model_of(**FLOW_AWARE))
     expected = engine(image, flow, mask).field
     assert torch.equal(engine(image.requires_grad_(), flow.requires_grad_(), mask).field, expected)
 
 
 def test_several_threads_may_call_at_once() -> None:
-    engine, inputs = CpuInference(model_of(**FLOW_AWARE)), [inputs_of(48 + 16 * k, 64) for k in range(4)]
+    engine, inputs = engine_of(model_of(**FLOW_AWARE)), [inputs_of(48 + 16 * k, 64) for k in range(4)]
     expected = [engine(*x).field for x in inputs]
     with ThreadPoolExecutor(4) as pool:
         for ours, alone in zip(pool.map(lambda x: engine(*x).field, inputs), expected, strict=True):
@@ -152,10 +159,10 @@ def test_a_real_frame_in_half_precision_is_within_a_hundredth_of_a_pixel() -> No
     model = model_of(width=16, **FLOW_AWARE)
     inputs = (
         torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 255,
-        torch.from_numpy(mask)[None, None],
         torch.from_numpy(flow).permute(2, 0, 1)[None],
+        torch.from_numpy(mask)[None, None],
     )
-    ours, expected = CpuInference(model)(*inputs).field, model(*inputs)
+    ours, expected = engine_of(model)(*inputs).field, model(*inputs)
     assert (ours - expected).norm(dim=1).mean() < 0.01
 
 
@@ -164,6 +171,7 @@ def test_memory_is_bounded_by_the_tile() -> None:
     script = """
 import re, sys, torch
 from pathlib import Path
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.neuroexplicit.backends import cpu
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
@@ -172,11 +180,11 @@ def peak():  # in bytes; getrusage would begin with what the parent had
 torch.set_num_threads(1)
 cpu.TILE = int(sys.argv[1])
 fields = dict(decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter", steps=(1, 1, 1, 1))
-engine = cpu.CpuInference(Neuroexplicit(NeuroexplicitConfig(width=24, **fields)))
-engine(torch.rand(1, 3, 64, 64), torch.rand(1, 2, 64, 64), torch.ones(1, 1, 64, 64))
+engine = cpu.CpuBackend(Neuroexplicit(NeuroexplicitConfig(width=24, **fields)))
+engine(torch.rand(1, 3, 64, 64), data_term(torch.rand(1, 2, 64, 64), torch.ones(1, 1, 64, 64)))
 start = peak()
 H, W = 800, 1000
-engine(torch.rand(1, 3, H, W), torch.rand(1, 2, H, W), torch.rand(1, 1, H, W) < 0.1)
+engine(torch.rand(1, 3, H, W), data_term(torch.rand(1, 2, H, W), torch.rand(1, 1, H, W) < 0.1))
 print((peak() - start) // (H * W))
 """
     whole, tiled = (

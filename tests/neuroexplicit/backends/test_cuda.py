@@ -1,4 +1,4 @@
-"""The fast way on CUDA against the model's own: in Triton's interpreter here, and on the device where there is one."""
+"""The CUDA backend against PyTorch's: in Triton's interpreter, or on the device where there is one."""
 
 from typing import Any
 
@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import data_term
+from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate
@@ -36,14 +38,18 @@ def inputs(B: int, C: int, H: int, W: int, density: float = 0.2) -> tuple[Tensor
     image = torch.rand(B, 3, H, W, generator=g)
     flow = 8 * torch.randn(B, C, H, W, generator=g) + 5
     mask = torch.rand(B, 1, H, W, generator=g) < density
-    return image.to(DEVICE), mask.to(DEVICE), flow.to(DEVICE)
+    return image.to(DEVICE), flow.to(DEVICE), mask.to(DEVICE)
+
+
+def run(backend: cuda.CudaBackend, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
+    return backend(image, data_term(flow, mask))
 
 
 def both(net: Neuroexplicit, given: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """What the fast way and the model's own make of it."""
-    net.backend = "reference"
+    """The fields of the CUDA backend and of PyTorch's."""
+    net.backend = "torch"
     with torch.inference_mode():
-        (ours, error), (expected, expected_error) = cuda.CudaInference(net)(*given), net.fill(*given)
+        (ours, error), (expected, expected_error) = run(cuda.CudaBackend(net), *given), net.fill(*given)
     assert (error is None) == (not net.config.confidence)
     if error is not None:
         torch.testing.assert_close(error, expected_error, rtol=0.02, atol=0.02)
@@ -55,7 +61,8 @@ def test_every_kind_of_model_equals_its_reference(name: str) -> None:
     given = inputs(2, 2, 13, 18)
     fast, slow = both(model(**CONFIGS[name]), given)
     assert (fast - slow).abs().mean() < 5e-3
-    assert torch.equal(torch.where(given[1], fast, 0), torch.where(given[1], given[2], 0))
+    _, flow, mask = given
+    assert torch.equal(torch.where(mask, fast, 0), torch.where(mask, flow, 0))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 17, 16), (2, 1, 3, 33)])
@@ -81,7 +88,7 @@ def test_what_is_not_known_is_not_read() -> None:
 
 def test_tiles_of_the_network_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     net, x = model(**FLOW_AWARE), torch.randn(1, 96, 16, 8, generator=generator(0)).half().to(DEVICE)
-    engine = cuda.CudaInference(net)
+    engine = cuda.CudaBackend(net)
     whole = engine._maps(x)
     monkeypatch.setattr(cuda, "MOST_NETWORK_PIXELS", 32 * 32)
     for a, b in zip(engine._maps(x), whole, strict=True):

@@ -1,4 +1,4 @@
-"""What the fast way records on a CUDA device: replays give the same, follow the weights, and are not too many."""
+"""CUDA graphs of the CUDA backend: replays give the same result, follow the weights, and are bounded in number."""
 
 import copy
 from typing import Any
@@ -7,12 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import data_term
+from flowinpaint.networks.output import Filled
+from flowinpaint.neuroexplicit.backends.select import Engine
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate
 
 pytest.importorskip("triton", reason="Triton comes with PyTorch on Linux only")
-from flowinpaint.neuroexplicit.backends import cuda
+from flowinpaint.neuroexplicit.backends import cuda, recorded
 
 pytestmark = pytest.mark.gpu
 
@@ -24,16 +27,24 @@ def model(**config: Any) -> Neuroexplicit:
 def inputs(H: int, W: int, seed: int = 0, B: int = 1) -> tuple[Tensor, Tensor, Tensor]:
     g = generator(seed)
     image, flow = torch.rand(B, 3, H, W, generator=g), 8 * torch.randn(B, 2, H, W, generator=g)
-    return image.cuda(), (torch.rand(B, 1, H, W, generator=g) < 0.1).cuda(), flow.cuda()
+    return image.cuda(), flow.cuda(), (torch.rand(B, 1, H, W, generator=g) < 0.1).cuda()
+
+
+def recorder(net: Neuroexplicit) -> recorded.RecordedBackend:
+    return recorded.RecordedBackend(cuda.CudaBackend(net))
+
+
+def run(engine: Engine, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
+    return engine(image, data_term(flow, mask))
 
 
 @pytest.mark.parametrize("config", [FLOW_AWARE, {"flow_aware": False, "start": "zero", "time_step": "bound"}])
 def test_replays_give_what_launches_give(config: dict[str, Any]) -> None:
-    engine = cuda.CudaInference(model(**config))
+    engine = recorder(model(**config))
     given = [inputs(60, 100, seed, B=2) for seed in range(4)]
     with torch.inference_mode():
-        launched = [engine._fill(image, flow, mask) for image, flow, mask in given]
-        results = [engine(*x) for x in given]
+        launched = [run(engine._backend, *x) for x in given]
+        results = [run(engine, *x) for x in given]
         assert len(engine._records) == 1
         for a, b in zip(results, launched, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
@@ -46,7 +57,7 @@ def test_replays_follow_the_weights() -> None:
         for parameter in net.parameters():
             parameter.mul_(1.5)
         after = net(*given)
-        net.backend = "reference"
+        net.backend = "torch"
         expected = net(*given)
     assert (after - before).abs().mean() > 0.03
     assert (after - expected).abs().mean() < 0.01
@@ -66,22 +77,22 @@ def test_a_copy_and_a_moved_model_have_engines_of_their_own() -> None:
 
 
 def test_records_are_few_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "MOST_GRAPHS", 2)
-    engine = cuda.CudaInference(model())
+    monkeypatch.setattr(recorded, "MOST_GRAPHS", 2)
+    engine = recorder(model())
     with torch.inference_mode():
         for width in (40, 50, 60, 40, 50, 40, 60):
-            engine(*inputs(40, width))
+            run(engine, *inputs(40, width))
         assert [key[-1] for key in engine._records] == [40, 60]
-        expected = engine._fill(*inputs(40, 50))
-        torch.testing.assert_close(engine(*inputs(40, 50)), expected, rtol=0, atol=1e-5)
+        expected = run(engine._backend, *inputs(40, 50))
+        torch.testing.assert_close(run(engine, *inputs(40, 50)), expected, rtol=0, atol=1e-5)
 
 
 def test_large_batches_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "MOST_RECORDED_PIXELS", 40 * 40)
-    engine = cuda.CudaInference(model())
+    monkeypatch.setattr(recorded, "MOST_RECORDED_PIXELS", 40 * 40)
+    engine = recorder(model())
     with torch.inference_mode():
         for _ in range(3):
-            engine(*inputs(40, 41))
+            run(engine, *inputs(40, 41))
     assert not engine._records
 
 

@@ -1,4 +1,4 @@
-"""The fast way with gradient against the model's own: in Triton's interpreter here, and on the device."""
+"""The CUDA training backend against PyTorch's: in Triton's interpreter, or on the device."""
 
 from typing import Any
 
@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from flowinpaint.data.layered import LayeredFlow
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.neuroexplicit.model import Backend, Neuroexplicit
+from flowinpaint.neuroexplicit.model import BackendChoice, Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate
 
 pytest.importorskip("triton", reason="Triton comes with PyTorch on Linux only")
-from flowinpaint.neuroexplicit.backends.cuda_training import CudaTraining
+from flowinpaint.neuroexplicit.backends.cuda_training import CudaTrainingBackend
 from flowinpaint.neuroexplicit.kernels import dtm_training_sums
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -30,16 +31,17 @@ def model(**config: Any) -> Neuroexplicit:
 def inputs(B: int, H: int, W: int) -> tuple[Tensor, Tensor, Tensor]:
     g = generator(0)
     image, flow = torch.rand(B, 3, H, W, generator=g), 8 * torch.randn(B, 2, H, W, generator=g)
-    return image.to(DEVICE), (torch.rand(B, 1, H, W, generator=g) < 0.2).to(DEVICE), flow.to(DEVICE)
+    return image.to(DEVICE), flow.to(DEVICE), (torch.rand(B, 1, H, W, generator=g) < 0.2).to(DEVICE)
 
 
 @pytest.mark.parametrize("config", [FLOW_AWARE, {}, {"learn_eigenvalues": False, **FLOW_AWARE}])
 def test_result_and_gradient_are_those_of_the_model(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dtm_training_sums, "_PROGRAMS", 2)  # the interpreter takes them one by one
     net, given = model(**config), inputs(1, 13, 16)
-    net.backend = "reference"
+    net.backend = "torch"
     results, gradients = [], []
-    for way in (CudaTraining(net, torch.float16, GRADIENTS), net.fill):
+    backend = CudaTrainingBackend(net, torch.float16, GRADIENTS)
+    for way in (lambda image, flow, mask: backend(image, data_term(flow, mask)), net.fill):
         out, error = way(*given)
         results.append(out.detach())
         loss = out.square().mean() + (0.0 if error is None else 10 * error.square().mean())
@@ -54,7 +56,7 @@ def test_autocast_takes_it_and_a_wanted_gradient_of_the_field_does_not() -> None
     net, (image, flow, mask) = model(**FLOW_AWARE), inputs(1, 64, 96)
     with torch.autocast("cuda", torch.bfloat16):
         net(image, flow, mask).sum().backward()
-        assert list(net._engines._engines) == ["cuda_training.CudaTraining"]
+        assert list(net._backends._engines) == ["cuda_training"]
         flow.requires_grad_()
         net(image, flow, mask).sum().backward()
     assert flow.grad is not None
@@ -69,7 +71,7 @@ def test_the_gradient_is_within_a_hundredth(factor: float) -> None:
     image, flow, _ = LayeredFlow(size=(192, 256)).to(torch.device(DEVICE)).scenes(torch.arange(4, device=DEVICE))
     mask = (torch.rand(4, 1, 192, 256, generator=generator(0)) < 0.05).to(DEVICE)
     gradients = []
-    backends: list[Backend] = ["auto", "reference"]
+    backends: list[BackendChoice] = ["auto", "torch"]
     for backend in backends:
         net.backend = backend
         with torch.autocast("cuda", torch.bfloat16, enabled=backend == "auto"):

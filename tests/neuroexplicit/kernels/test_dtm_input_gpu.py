@@ -1,4 +1,4 @@
-"""The Triton kernels that write the network's input against `first_guess` in plain PyTorch.
+"""The Triton kernels that write the network's input against `hints` in plain PyTorch.
 
 Without a CUDA device Triton's interpreter runs them on the CPU (conftest.py sets it).
 """
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD
-from flowinpaint.neuroexplicit.first_guess import normalised
+from flowinpaint.neuroexplicit.hints import normalised
 from flowinpaint.neuroexplicit.levels import extend
 from helpers import generator
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from flowinpaint.diffusion.pyramid import downsample_image
 from flowinpaint.errors import InputError
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.neuroexplicit.edge_weights import edge_weights_of
+from flowinpaint.neuroexplicit.edge_weights import operator_of
 from helpers import generator
 
 pytest.importorskip("triton")
@@ -37,7 +37,7 @@ def network_maps(size: tuple[int, int], batch: int = 2, channels: int = 8, dtype
 def plain(z: Tensor, lam: Tensor, floor: float = FLOOR) -> Tensor:
     """The weights of z (B, 5, h, w) in float64."""
     config = NeuroexplicitConfig(time_step="quarter", direction_floor=floor)
-    return edge_weights_of(z.double(), z.new_zeros(len(z), 3, *z.shape[-2:], dtype=torch.float64), lam, config)
+    return operator_of(z.double(), z.new_zeros(len(z), 3, *z.shape[-2:], dtype=torch.float64), lam, config)[0]
 
 
 def plain_levels(maps: list[Tensor], lam: Tensor, size: tuple[int, int], levels: int) -> list[Tensor]:

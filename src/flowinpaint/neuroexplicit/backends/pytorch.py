@@ -66,7 +66,8 @@ class TorchBackend(Reference):
         if isinstance(weights, list):
             return fsi_cycle_of(weights, u, data, tau)
         if weights is None:
-            if not (torch.is_grad_enabled() and (u.requires_grad or data.f.requires_grad)) and data.weight is None:
+            needs_gradient = torch.is_grad_enabled() and (u.requires_grad or data.f.requires_grad)
+            if u.is_cuda and data.weight is None and not needs_gradient:
                 return kernels_for(FSI, u.device).diffuse(u, data, None, tau, steps)  # type: ignore[no-any-return]
             weights = u.new_tensor([tau, tau, 0, 0]).view(1, 4, 1, 1).expand(len(u), 4, *u.shape[-2:])
         stiffness = stiffness_of(data, tau)

@@ -1,4 +1,4 @@
-"""Which way a model takes, and that fast ways follow its weights, on the CPU."""
+"""Selection of backends, and that they follow the weights of the model, on the CPU."""
 
 import copy
 from typing import Any
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.parametrizations import weight_norm
 
 from flowinpaint.errors import InputError
+from flowinpaint.neuroexplicit.backends.select import Kind
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate
@@ -22,18 +23,18 @@ def model(**config: Any) -> Neuroexplicit:
 def inputs(H: int = 20, W: int = 30) -> tuple[Tensor, Tensor, Tensor]:
     g = generator(0)
     image, flow = torch.rand(1, 3, H, W, generator=g), 8 * torch.randn(1, 2, H, W, generator=g)
-    return image, torch.rand(1, 1, H, W, generator=g) < 0.2, flow
+    return image, flow, torch.rand(1, 1, H, W, generator=g) < 0.2
 
 
-def ways(net: Neuroexplicit) -> list[str]:
-    return list(net._engines._engines)
+def ways(net: Neuroexplicit) -> list[Kind]:
+    return list(net._backends._engines)
 
 
 def distance(net: Neuroexplicit) -> float:
-    """How far the way that a model takes is from its reference, in the mean."""
+    """The mean distance of the selected backend from PyTorch's."""
     with torch.no_grad():
         fast = net(*inputs())
-        net.backend = "reference"
+        net.backend = "torch"
         slow = net(*inputs())
         net.backend = "auto"
     return float((fast - slow).abs().mean())
@@ -41,11 +42,11 @@ def distance(net: Neuroexplicit) -> float:
 
 def test_a_backend_that_is_none_is_refused() -> None:
     net = model()
-    with pytest.raises(InputError, match="backend: 'Reference' was given; 'auto' or 'reference' is taken"):
-        net.backend = "Reference"  # type: ignore[assignment]
+    with pytest.raises(InputError, match="backend must be 'auto' or 'torch', got 'Torch'"):
+        net.backend = "Torch"  # type: ignore[assignment]
     assert net.backend == "auto"
-    net.backend = "reference"
-    assert copy.deepcopy(net).backend == "reference"
+    net.backend = "torch"
+    assert copy.deepcopy(net).backend == "torch"
 
 
 def test_without_gradient_the_cpus_way_is_taken_and_with_it_the_models_own() -> None:
@@ -54,20 +55,20 @@ def test_without_gradient_the_cpus_way_is_taken_and_with_it_the_models_own() -> 
     assert not ways(net)
     with torch.inference_mode():
         net(*inputs())
-    assert ways(net) == ["cpu.CpuInference"]
+    assert ways(net) == ["cpu"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("change", ["float64", "+W", "half", "reference", "trace", "weight_norm"])
+@pytest.mark.parametrize("change", ["float64", "+W", "half", "torch", "trace", "weight_norm"])
 def test_what_no_engine_takes_goes_the_models_own_way(change: str) -> None:
     net = model(**({"learn_kernels": True, "start": "zero"} if change == "+W" else {}))
     given = inputs()
     if change == "float64":
-        given = (given[0], given[1], given[2].double())
+        given = (given[0], given[1].double(), given[2])
     elif change == "half":
         net.bfloat16()
-    elif change == "reference":
-        net.backend = "reference"
+    elif change == "torch":
+        net.backend = "torch"
     elif change == "weight_norm":
         weight_norm(net.dtm.cnv0)
     with torch.no_grad():
