@@ -20,7 +20,7 @@ import torch
 
 from flowinpaint.data.bank import PictureBank, read_bank
 from flowinpaint.data.folder import find_samples
-from flowinpaint.data.layered import LayeredFlow
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.statistics import EdgeCounts, count_edges
 from flowinpaint.viz.colours import as_rgb, flow_to_rgb
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import flowinpaint as fi
 from flowinpaint import api
 from flowinpaint.api import EXPLICIT, TO_TRAIN
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import read_model
 from flowinpaint.reproduction.study import NETWORKS

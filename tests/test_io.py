@@ -244,7 +244,8 @@ def test_forged_sizes_take_no_memory(tmp_path: Path) -> None:
         path.write_bytes(data)
     program = """if True:
         import resource, sys
-        from flowinpaint.io import FileFormatError, read_flow, read_image, read_mask
+        from flowinpaint.errors import FileFormatError
+        from flowinpaint.io import read_flow, read_image, read_mask
         pages = int(open("/proc/self/statm").read().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, [pages * resource.getpagesize() + 2**26] * 2)
         for path in sys.argv[1:]:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flowinpaint.cli import app
-from flowinpaint.data import procedural
+from flowinpaint.data import procedural_pictures as procedural
 from flowinpaint.data.bank import KINDS, read_bank
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from flowinpaint.api import inpaint
 from flowinpaint.cli import app
 from flowinpaint.cli import reproduce as command
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import jobs, speed
 from flowinpaint.reproduction import frames, networks, tables
 from flowinpaint.reproduction.scale import QUICK_SCALE, Budget

@@ -10,8 +10,8 @@ from finished_evaluations import REFERENCE, grid_of_records, write_evaluation
 from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.cli import results as results_command
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame
-from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.results_page import BEGIN, END
 from flowinpaint.masks.cases import Case, drawn_mask
 

@@ -6,7 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from flowinpaint.data import assets, procedural
+from flowinpaint.data import assets
+from flowinpaint.data import procedural_pictures as procedural
 from flowinpaint.data.assets import Source, build_bank, find_sources, segment, spread_labels, without_slivers
 from flowinpaint.data.bank import KINDS, bank_picture, read_bank, unpack
 from flowinpaint.errors import InputError

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 from scipy import ndimage
 
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.masks import (
     MaskMix,

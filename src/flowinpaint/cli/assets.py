@@ -18,8 +18,8 @@ from rich.text import Text
 from flowinpaint.cli.console import messages, output, say
 from flowinpaint.data.assets import LONGEST, OPTIONS, build_bank
 from flowinpaint.data.bank import BANK_SUFFIX, KINDS, MAX_SIDE, MIN_SIDE, PictureBank, bank_picture, read_bank
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.procedural import procedural_bank
+from flowinpaint.data.generator.render import LayeredFlow
+from flowinpaint.data.procedural_pictures import procedural_bank
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_image_writable, write_image
 from flowinpaint.viz.colours import Rgb, as_rgb, field_range, flow_to_rgb

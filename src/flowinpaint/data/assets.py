@@ -34,10 +34,10 @@ from flowinpaint.data.bank import (
 )
 from flowinpaint.data.cutout import Bytes, cut_to_silhouette, fill_outside
 from flowinpaint.data.folder import stable_seed
-from flowinpaint.data.procedural import procedural_pictures
+from flowinpaint.data.procedural_pictures import procedural_pictures
 from flowinpaint.errors import FileFormatError, InputError, check_file
-from flowinpaint.imagefile import decode_image
 from flowinpaint.io import IMAGE_SUFFIXES, StrPath, atomic_path, read_image
+from flowinpaint.io.images import decode_image
 from flowinpaint.viz.colours import as_rgb
 
 LONGEST = 512

@@ -16,8 +16,8 @@ import torch
 from flowinpaint.data.bank import read_bank
 from flowinpaint.data.datasets import Dataset, open_dataset
 from flowinpaint.data.folder import TRUTHS, Frame, MaskKind, Sample, file_hash, find_samples, stable_seed
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.layouts import Entry
 from flowinpaint.errors import InputError, check_file
 from flowinpaint.io import read_flow

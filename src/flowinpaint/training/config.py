@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.errors import InputError
 from flowinpaint.masks import MaskMix
 from flowinpaint.networks.registry import ModelConfig

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.data.layered import LayeredFlow
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Backend, Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate

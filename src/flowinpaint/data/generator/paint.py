@@ -10,9 +10,9 @@ from torch import Tensor
 
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
-from flowinpaint.data.layer_shapes import CUTOUT, Covering, Shapes, cutout_place
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.picture_sampling import Pictures, choose, colours, gather, labels, mirrored
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.picture_sampling import Pictures, choose, colours, gather, labels, mirrored
+from flowinpaint.data.generator.shapes import CUTOUT, Covering, Shapes, cutout_place
 
 
 class Paint(NamedTuple):

@@ -1,7 +1,7 @@
 import torch
 
 from flowinpaint.data.bank import SIZES, PictureBank, pack
-from flowinpaint.data.picture_sampling import (
+from flowinpaint.data.generator.picture_sampling import (
     Pictures,
     choose,
     colours,

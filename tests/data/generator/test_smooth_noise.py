@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.smooth_noise import SmoothNoise
+from flowinpaint.data.generator.smooth_noise import SmoothNoise
 
 
 @pytest.mark.parametrize("spacing", [3, 8, 16])

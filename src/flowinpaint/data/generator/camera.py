@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flowinpaint.counter_rng import Draws, normal_field
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
 
 BLUR_RADIUS = 5
 SMEAR_TAPS = 7

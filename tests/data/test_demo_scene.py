@@ -2,8 +2,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from flowinpaint.data import scene as scene_module
-from flowinpaint.data.scene import Scene, sample_scene
+from flowinpaint.data import demo_scene as scene_module
+from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.errors import InputError
 
 

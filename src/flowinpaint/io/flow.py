@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.arrayfile import array_bytes, open_npy, read_npy, read_npz
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file
-from flowinpaint.imagefile import decode_image, encode_image, png_layout, size_fault
+from flowinpaint.io.arrays import array_bytes, open_npy, read_npy, read_npz
+from flowinpaint.io.images import decode_image, encode_image, png_layout, size_fault
 
 StrPath = str | os.PathLike[str]
 Array = npt.NDArray[Any]

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.camera_picture import (
+from flowinpaint.data.generator.camera import (
     SMEAR_TAPS,
     Light,
     draw_exposure,
@@ -16,7 +16,7 @@ from flowinpaint.data.camera_picture import (
     illuminate,
     smear,
 )
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.diffusion.tensor import gaussian_blur
 
 TWO = torch.arange(2)

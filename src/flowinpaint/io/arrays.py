@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, check_file
-from flowinpaint.imagefile import MAX_EXPANSION, size_fault
+from flowinpaint.io.images import MAX_EXPANSION, size_fault
 
 Array = npt.NDArray[Any]
 Flow = npt.NDArray[np.floating[Any]]

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
-from flowinpaint.data.camera_picture import Exposure, Light, draw_exposure, draw_light
-from flowinpaint.data.layer_motion import Camera, draw_motions
-from flowinpaint.data.layer_paint import draw_paint
-from flowinpaint.data.layer_shapes import Shapes, draw_shapes
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.picture_sampling import Pictures
+from flowinpaint.data.generator.camera import Exposure, Light, draw_exposure, draw_light
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.motion import Camera, draw_motions
+from flowinpaint.data.generator.paint import draw_paint
+from flowinpaint.data.generator.picture_sampling import Pictures
+from flowinpaint.data.generator.shapes import Shapes, draw_shapes
 
 SMOOTH_FIELDS = {
     "coarse": (32, 2),

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import FileFormatError, InputError
-from flowinpaint.imagefile import (
+from flowinpaint.io.images import (
     MAX_PIXELS,
     decode_image,
     encode_image,

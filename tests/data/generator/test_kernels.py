@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from flowinpaint.counter_rng import normal_field
-from flowinpaint.data.camera_picture import smear
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.scene_plan import SMOOTH_FIELDS, ScenePlan, draw_plan
-from flowinpaint.data.smooth_noise import SPLINE_GAIN, SmoothNoise
+from flowinpaint.data.generator.camera import smear
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.plan import SMOOTH_FIELDS, ScenePlan, draw_plan
+from flowinpaint.data.generator.render import LayeredFlow
+from flowinpaint.data.generator.smooth_noise import SPLINE_GAIN, SmoothNoise
 from scene_bank import tiny_bank
 
-scene_gpu = pytest.importorskip("flowinpaint.data.kernels.scene_gpu")
-columns = pytest.importorskip("flowinpaint.data.kernels.scene_triton")
+scene_gpu = pytest.importorskip("flowinpaint.data.generator.kernels.scene_gpu")
+columns = pytest.importorskip("flowinpaint.data.generator.kernels.scene_triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 FEW: dict[str, Any] = {"most_objects": 4, "objects": (2, 4), "groups": (2, 4)}
 

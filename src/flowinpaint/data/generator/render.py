@@ -15,16 +15,16 @@ from torch import Tensor, nn
 
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.batch import Batch
-from flowinpaint.data.camera_picture import expose, gaussian, illuminate, smear
-from flowinpaint.data.kernels import scene_kernels
-from flowinpaint.data.layer_motion import Motions, flow_of
-from flowinpaint.data.layer_paint import background_labels, paint, pick
-from flowinpaint.data.layer_shapes import Covering, Shapes, cover, nothing_covered
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.picture_sampling import Pictures
-from flowinpaint.data.procedural import procedural_bank
-from flowinpaint.data.scene_plan import SMOOTH_FIELDS, ScenePlan, draw_plan
-from flowinpaint.data.smooth_noise import SmoothNoise
+from flowinpaint.data.generator.camera import expose, gaussian, illuminate, smear
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.kernels import scene_kernels
+from flowinpaint.data.generator.motion import Motions, flow_of
+from flowinpaint.data.generator.paint import background_labels, paint, pick
+from flowinpaint.data.generator.picture_sampling import Pictures
+from flowinpaint.data.generator.plan import SMOOTH_FIELDS, ScenePlan, draw_plan
+from flowinpaint.data.generator.shapes import Covering, Shapes, cover, nothing_covered
+from flowinpaint.data.generator.smooth_noise import SmoothNoise
+from flowinpaint.data.procedural_pictures import procedural_bank
 from flowinpaint.errors import InputError
 
 _SMALLEST = 16

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
 
 
 class Camera(NamedTuple):

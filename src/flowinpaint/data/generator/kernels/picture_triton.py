@@ -1,11 +1,11 @@
-"""Kernels for what is random in a scene's pixels and for its camera, in Triton's language, as in `camera_picture`."""
+"""Kernels for what is random in a scene's pixels and for its camera, in Triton's language, as in `camera`."""
 
 import triton
 import triton.language as tl
 
 from flowinpaint import counter_rng as draws
-from flowinpaint.data import camera_picture, smooth_noise
-from flowinpaint.data.kernels.scene_triton import (
+from flowinpaint.data.generator import camera, smooth_noise
+from flowinpaint.data.generator.kernels.scene_triton import (
     BLUR,
     DEFOCUS,
     DELAY,
@@ -18,8 +18,8 @@ from flowinpaint.data.kernels.scene_triton import (
     tile,
 )
 
-RADIUS, TAPS = tl.constexpr(camera_picture.BLUR_RADIUS), tl.constexpr(camera_picture.SMEAR_TAPS)
-STRIDE, SLACK = tl.constexpr(camera_picture.SMEAR_STRIDE), tl.constexpr(camera_picture.SMEAR_SLACK)
+RADIUS, TAPS = tl.constexpr(camera.BLUR_RADIUS), tl.constexpr(camera.SMEAR_TAPS)
+STRIDE, SLACK = tl.constexpr(camera.SMEAR_STRIDE), tl.constexpr(camera.SMEAR_SLACK)
 FIRST, SECOND = (tl.constexpr(factor) for _, factor in draws.MIX)
 GAIN = tl.constexpr(smooth_noise.SPLINE_GAIN)
 KEYS = tl.constexpr(7)

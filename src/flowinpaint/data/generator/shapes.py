@@ -10,8 +10,8 @@ from torch import Tensor
 
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.picture_sampling import Pictures, choose, distances, gather
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.picture_sampling import Pictures, choose, distances, gather
 
 BLOB, BOX, RING, CUTOUT = range(4)
 EDGE = 0.9

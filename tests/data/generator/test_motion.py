@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.layer_motion import Camera, Motions, draw_motions, flow_of
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.motion import Camera, Motions, draw_motions, flow_of
 
 H, W = 40, 60
 Y, X = torch.meshgrid(torch.arange(float(H)), torch.arange(float(W)), indexing="ij")

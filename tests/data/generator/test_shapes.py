@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.layer_shapes import (
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.picture_sampling import Pictures
+from flowinpaint.data.generator.shapes import (
     BLOB,
     BOX,
     CUTOUT,
@@ -17,8 +19,6 @@ from flowinpaint.data.layer_shapes import (
     drawn_distance,
     nothing_covered,
 )
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.picture_sampling import Pictures
 from scene_bank import tiny_bank
 
 Y, X = torch.meshgrid(torch.arange(80.0), torch.arange(100.0), indexing="ij")

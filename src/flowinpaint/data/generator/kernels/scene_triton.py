@@ -1,21 +1,22 @@
 """The kernel that makes the pixels of scenes, in Triton's language: a program to a tile of pixels of one scene.
 
-The functions carry the names of those they repeat: `drawn_distance` and `cover` of layer_shapes, `gather` and `labels`
-of picture_sampling, `paint` of layer_paint, `flow_of` of layer_motion, `illuminate` of camera_picture.
+The functions carry the names of those they repeat: `drawn_distance` and `cover` of `shapes`, `gather` and `labels`
+of `picture_sampling`, `paint` of `paint`, `flow_of` of `motion`, `illuminate` of `camera`.
 """
 
 import triton
 import triton.language as tl
 
-from flowinpaint.data import bank, layer_shapes, scene_plan
+from flowinpaint.data import bank
+from flowinpaint.data.generator import plan, shapes
 
-BOX, RING, CUTOUT = tl.constexpr(layer_shapes.BOX), tl.constexpr(layer_shapes.RING), tl.constexpr(layer_shapes.CUTOUT)
-EDGE, FAR = tl.constexpr(layer_shapes.EDGE), tl.constexpr(layer_shapes.FAR)
+BOX, RING, CUTOUT = tl.constexpr(shapes.BOX), tl.constexpr(shapes.RING), tl.constexpr(shapes.CUTOUT)
+EDGE, FAR = tl.constexpr(shapes.EDGE), tl.constexpr(shapes.FAR)
 ZERO, UNIT = tl.constexpr(bank.DISTANCE_ZERO), tl.constexpr(bank.DISTANCE_UNIT)
 
 OUTLINE = tl.constexpr(9)
 """Columns of the table of objects before the coefficients of the outline."""
-PAINT, PICTURE, MOTION, LABELS = tl.constexpr(10), tl.constexpr(3), tl.constexpr(13), tl.constexpr(scene_plan.LABELS)
+PAINT, PICTURE, MOTION, LABELS = tl.constexpr(10), tl.constexpr(3), tl.constexpr(13), tl.constexpr(plan.LABELS)
 NUMBERS = tl.constexpr(21)
 WOBBLE, CAMERA, LIGHT = tl.constexpr(0), tl.constexpr(3), tl.constexpr(12)
 DEFOCUS, SHUTTER, DELAY = tl.constexpr(15), tl.constexpr(16), tl.constexpr(17)

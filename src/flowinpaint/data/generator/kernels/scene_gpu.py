@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from flowinpaint.data.bank import PictureBank
-from flowinpaint.data.kernels import picture_triton, scene_triton
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.scene_plan import SMOOTH_FIELDS, ScenePlan, draw_plan
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.kernels import picture_triton, scene_triton
+from flowinpaint.data.generator.plan import SMOOTH_FIELDS, ScenePlan, draw_plan
 from flowinpaint.integers import ceil_div
 
 _ROWS, _COLUMNS = 8, 32

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from flowinpaint.data.bank import KINDS, MIN_SIDE, STEP, Picture
-from flowinpaint.data.procedural import COUNTS, SIDES, procedural_bank, procedural_pictures
+from flowinpaint.data.procedural_pictures import COUNTS, SIDES, procedural_bank, procedural_pictures
 from flowinpaint.errors import InputError
 
 
