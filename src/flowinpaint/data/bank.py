@@ -30,7 +30,8 @@ from torch import Tensor
 from flowinpaint.data.cutout import Bytes, silhouette_distance
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file
 from flowinpaint.io import StrPath, atomic_path
-from flowinpaint.io.images import decode_image, image_fault, image_size
+from flowinpaint.io.image_headers import image_fault, image_size
+from flowinpaint.io.images import decode_image
 
 SIZES = 3
 """A picture is kept at its own size, at half and at a quarter of it."""

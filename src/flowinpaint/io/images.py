@@ -1,12 +1,6 @@
-"""Picture files: their bytes are checked before OpenCV takes memory for them, and only then decoded.
+"""Images and masks in PNG, JPEG, BMP, TIFF, PNM and WebP files."""
 
-A fault is a phrase that fits behind "<file>: "; None means that none was found.
-"""
-
-import re
-import struct
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,80 +9,67 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.io.arrays import Mask, open_npy
+from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
+from flowinpaint.io.image_headers import image_fault, image_kind, png_layout
 
-MAX_PIXELS = 2**28
-
-# No deflate stream inflates to more than this many times its own length.
-MAX_EXPANSION = 1032
-
-Size = tuple[int, int]
-Tags = dict[str, tuple[int, ...]]
-
-_SIGNATURES = {
-    "PNG": re.compile(rb"\x89PNG\r\n\x1a\n"),
-    "JPEG": re.compile(rb"\xff\xd8\xff"),
-    "BMP": re.compile(rb"BM"),
-    "TIFF": re.compile(rb"II[*+]\x00|MM\x00[*+]"),
-    "PNM": re.compile(rb"P[1-6][\s#]"),
-    "WebP": re.compile(rb"RIFF....WEBP", re.DOTALL),
-}
-# 0x00 and 0xD0-0xD7 behind 0xFF belong to a scan's coded data, not to a segment.
-_JPEG_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
-_JPEG_END = 0xD9
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-_PNM_NUMBER = rb"(?:\s|#[^\n]*\n)+(\d{1,10})"
-_PNM_BITMAP = re.compile(rb"P([14])" + 2 * _PNM_NUMBER + rb"\s?")
-_PNM_PIXMAP = re.compile(rb"P([2356])" + 3 * _PNM_NUMBER + rb"\s?")
-_TIFF_CODES = {1: "B", 3: "H", 4: "I", 16: "Q"}
-_TIFF_TAGS = {256: "width", 257: "height", 258: "depth", 259: "packing", 274: "orientation", 277: "samples"}
-_TIFF_TAGS |= {273: "places", 279: "lengths", 324: "places", 325: "lengths"}  # of strips, and of tiles
-_TIFF_TAGS |= {322: "tile width", 323: "tile height", 338: "alpha"}
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
 
-def image_kind(data: bytes) -> str | None:
-    """The kind of picture that the first bytes announce, or None."""
-    return next((kind for kind, signature in _SIGNATURES.items() if signature.match(data)), None)
+def read_image(path: StrPath) -> npt.NDArray[np.uint8] | npt.NDArray[np.float32]:
+    """Read an image (H, W) grey or (H, W, 3) RGB without alpha: uint8 in 0..255, other depths as float32 in [0, 1]."""
+    path = existing_file(path)
+    pixels = decode_image(path, path.read_bytes())
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype == np.uint16:
+        return pixels.astype(np.float32) / np.float32(65535)
+    if pixels.dtype.kind != "f" or not ((pixels >= 0) & (pixels <= 1)).all():
+        found = f"{pixels.dtype} from {pixels.min()} to {pixels.max()}"
+        raise FileFormatError(f"{path}: pixels must be uint8, uint16 or float in [0, 1], got {found}")
+    return pixels.astype(np.float32)
 
 
-def image_size(data: bytes) -> Size | None:
-    """Width and height in pixels that the header states; None for an unknown kind or where it states none."""
-    kind = image_kind(data)
-    try:
-        return _KINDS[kind][0](data) if kind else None
-    except (struct.error, OverflowError):
-        return None
+def write_image(path: StrPath, image: npt.NDArray[np.uint8]) -> None:
+    """Write a uint8 image (H, W) or (H, W, 3) RGB in the format of the suffix."""
+    check_image_writable(path)
+    image = np.asarray(image)
+    if image.dtype != np.uint8 or image.size == 0 or (image.ndim != 2 and image.shape[2:] != (3,)):
+        raise InputError(f"{path}: image must be uint8 (H, W) or (H, W, 3), got {image.dtype} {image.shape}")
+    write_bytes(Path(path), encode_image(Path(path), image))
 
 
-def size_fault(width: int, height: int, needed: int = 0, present: int = 0) -> str | None:
-    """What is wrong with a size in pixels that needs a file of `needed` bytes where `present` are there."""
-    if width < 1 or height < 1:
-        return f"the header says {width}x{height}, which is no size"
-    if width * height > MAX_PIXELS:
-        return f"the header says {width}x{height}, more than the {MAX_PIXELS} pixels that are taken"
-    if needed == present:
-        return None
-    word = "truncated" if present < needed else "too long"
-    return f"{word}: the header says {width}x{height} ({needed} bytes), the file has {present}"
+def check_image_writable(path: StrPath) -> None:
+    """Raise InputError if no image can be written to `path`."""
+    if Path(path).suffix.lower() not in IMAGE_SUFFIXES:
+        raise InputError(f"{path}: an image file ends in one of {', '.join(IMAGE_SUFFIXES)}")
+    check_target(Path(path))
 
 
-def image_fault(data: bytes) -> str | None:
-    """What keeps `data` from being a whole picture of at most MAX_PIXELS pixels, as far as headers tell."""
-    kind = image_kind(data)
-    if kind is None:
-        return f"the file starts like none of {', '.join(_SIGNATURES)}"
-    size = image_size(data)
-    if size is None:
-        return f"truncated or damaged: its {kind} header states no size"
-    try:
-        return size_fault(*size) or _KINDS[kind][1](data, *size)
-    except (struct.error, OverflowError):
-        return f"truncated: its {kind} data break off after {len(data)} bytes"
+def read_mask(path: StrPath) -> Mask:
+    """Read a mask (H, W), True = known: where an image, or a .npy of bool or integers, is not zero."""
+    path = existing_file(path)
+    if path.suffix.lower() == ".npy":
+        return np.asarray(open_npy(path, "biu") != 0)
+    pixels = decode_image(path, path.read_bytes())
+    shades = pixels[(pixels != 0) & (pixels != pixels.max())].size
+    check_file(path, shades > 0 and f"a mask must have two values, got {shades} other than 0 and the largest")
+    return np.asarray((pixels.reshape(*pixels.shape[:2], -1) != 0).any(axis=2))
+
+
+def write_mask(path: StrPath, mask: Mask) -> None:
+    """Write a mask (H, W) bool as an 8-bit PNG, 255 = True."""
+    mask = np.asarray(mask)
+    if Path(path).suffix.lower() != ".png":
+        raise InputError(f"{path}: a mask file ends in .png")
+    if mask.ndim != 2 or mask.dtype != np.bool_:
+        raise InputError(f"{path}: mask must be bool (H, W), got {mask.dtype} {mask.shape}")
+    write_image(path, mask.astype(np.uint8) * np.uint8(255))
 
 
 def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
-    """The pixels in `data`, read from `path`: (H, W) or (H, W, 3) RGB as stored, without alpha."""
+    """Decode the bytes of `path` to pixels (H, W) or (H, W, 3) RGB of the stored type, without alpha."""
     fault, pixels = image_fault(data), None
     if fault is None:
         with suppress(cv2.error), _quiet_opencv():
@@ -103,7 +84,7 @@ def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
 
 @contextmanager
 def _quiet_opencv() -> Iterator[None]:
-    """Keep OpenCV from printing about damaged files: the caller gets an error that names the file."""
+    """Silence OpenCV's own messages about damaged files; our error names the file."""
     level = cv2.utils.logging.getLogLevel()
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
     try:
@@ -113,7 +94,7 @@ def _quiet_opencv() -> Iterator[None]:
 
 
 def encode_image(path: Path, pixels: npt.NDArray[Any]) -> bytes:
-    """The bytes of (H, W) or (H, W, 3) RGB pixels in the format of the suffix of `path`."""
+    """Encode pixels (H, W) or (H, W, 3) RGB in the format of the suffix of `path`."""
     encoded = False
     with suppress(cv2.error):
         bgr = pixels if pixels.ndim == 2 else pixels[..., ::-1]
@@ -121,182 +102,3 @@ def encode_image(path: Path, pixels: npt.NDArray[Any]) -> bytes:
     if not encoded:
         raise InputError(f"{path}: OpenCV cannot write {pixels.dtype} of shape {pixels.shape} as {path.suffix!r}")
     return data.tobytes()
-
-
-def png_layout(data: bytes) -> tuple[int, int]:
-    """Bit depth and colour type (0 grey, 2 RGB, 3 palette, 4 grey and alpha, 6 RGBA) of a PNG."""
-    depth, colour = struct.unpack_from("BB", data, 24)
-    return depth, colour
-
-
-def _png_size(data: bytes) -> Size | None:
-    if data[12:16] != b"IHDR":
-        return None
-    width, height = struct.unpack_from(">II", data, 16)
-    return width, height
-
-
-def _png_fault(data: bytes, width: int, height: int) -> str | None:
-    view, position, packed, name = memoryview(data), 8, 0, b""
-    while name != b"IEND":
-        length, name = struct.unpack_from(">I4s", data, position)
-        end = position + 12 + length
-        if end > len(data):
-            return f"truncated: the header says {width}x{height}, its last chunk ends behind byte {len(data)}"
-        if zlib.crc32(view[position + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
-            return f"damaged: the checksum of the chunk at byte {position} is wrong"
-        packed += length if name == b"IDAT" else 0
-        position = end
-    if position != len(data):
-        return f"too long: the PNG ends at byte {position}, the file has {len(data)}"
-    depth, colour = png_layout(data)
-    return _packed_fault(packed, width, height, depth * _PNG_CHANNELS.get(colour, 1) / 8)
-
-
-def _packed_fault(packed: int, width: int, height: int, pixel_bytes: float = 1) -> str | None:
-    if width * height * pixel_bytes > MAX_EXPANSION * packed:
-        return f"truncated or forged: the header says {width}x{height}, {packed} packed bytes cannot hold that"
-    return None
-
-
-def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Each marker with the position behind it. Segments are skipped whole, for they may hold thumbnails."""
-    position = 2
-    while match := _JPEG_MARKER.search(data, position):
-        marker, position = match[1][0], match.end()
-        yield marker, position
-        if marker == _JPEG_END:
-            return
-        position += int.from_bytes(data[position : position + 2], "big")
-
-
-def _jpeg_size(data: bytes) -> Size | None:
-    for marker, position in _jpeg_segments(data):
-        if marker in _JPEG_FRAMES:
-            height, width = struct.unpack_from(">HH", data, position + 3)
-            return width, height
-    return None
-
-
-def _jpeg_fault(data: bytes, width: int, height: int) -> str | None:
-    # Decoders fill what is missing with grey. What follows the end marker is common and harmless.
-    if all(marker != _JPEG_END for marker, _ in _jpeg_segments(data)):
-        return f"truncated: the header says {width}x{height}, the file has no end-of-image marker"
-    # Each block of 64 pixels takes at least one bit, which is well within the limit of deflate.
-    return _packed_fault(len(data), width, height)
-
-
-def _bmp_size(data: bytes) -> Size:
-    old = data[14:18] == b"\x0c\x00\x00\x00"
-    width, height = struct.unpack_from("<HH" if old else "<ii", data, 18)
-    return width, abs(height)  # a negative height means that the top row comes first
-
-
-def _bmp_fault(data: bytes, width: int, height: int) -> str | None:
-    start, header = struct.unpack_from("<II", data, 10)
-    layout = struct.unpack_from("<H", data, 24) if header == 12 else struct.unpack_from("<HI", data, 28)
-    depth, packing = (*layout, 0)[:2]
-    if packing in (1, 2):  # runs of at most 255 pixels in two bytes
-        return _packed_fault(len(data), width, height)
-    needed = start + (width * depth + 31) // 32 * 4 * height
-    return size_fault(width, height, needed, len(data)) if needed > len(data) else None
-
-
-def _tiff_tags(data: bytes) -> Tags:
-    """The tags of the first image that are looked at."""
-    order = "<" if data[:1] == b"I" else ">"
-    big = 43 in data[2:4]
-    word, count, step = ("Q", "Q", 20) if big else ("I", "H", 12)
-    (start,) = struct.unpack_from(order + word, data, 8 if big else 4)
-    (entries,) = struct.unpack_from(order + count, data, start)
-    start += struct.calcsize(order + count)
-    tags: Tags = {}
-    for position in range(start, start + entries * step, step):
-        tag, kind, length = struct.unpack_from(order + "HH" + word, data, position)
-        name = _TIFF_TAGS.get(tag)
-        if name and name not in tags and kind in _TIFF_CODES and length:
-            tags[name] = _tiff_values(data, order + word, position + step, f"{order}{length}{_TIFF_CODES[kind]}")
-    return tags
-
-
-def _tiff_values(data: bytes, word: str, end: int, values: str) -> tuple[int, ...]:
-    """The values of the entry that ends at `end`: in its last word if they fit, else where that points."""
-    place = end - struct.calcsize(word)
-    if struct.calcsize(values) > struct.calcsize(word):
-        (place,) = struct.unpack_from(word, data, place)
-    return struct.unpack_from(values, data, place)
-
-
-def _tiff_size(data: bytes) -> Size | None:
-    tags = _tiff_tags(data)
-    return (tags["width"][0], tags["height"][0]) if {"width", "height"} <= tags.keys() else None
-
-
-def _tiff_fault(data: bytes, width: int, height: int) -> str | None:
-    tags = _tiff_tags(data)
-    first = {name: tags.get(name, (1,))[0] for name in _TIFF_TAGS.values()}
-    places, lengths = tags.get("places", ()), tags.get("lengths", ())
-    end = max((place + length for place, length in zip(places, lengths, strict=False)), default=0)
-    if end > len(data):
-        return f"truncated: its TIFF data end at byte {end}, the file has {len(data)}"
-    needed = width * height * first["depth"] * first["samples"] // 8
-    if first["packing"] == 1 and sum(lengths) < needed:
-        return f"truncated: {width}x{height} pixels take {needed} bytes, its TIFF data have {sum(lengths)}"
-    if first["orientation"] != 1:
-        return f"TIFF orientation {first['orientation']} would turn it against its flow, only 1 is taken"
-    # OpenCV multiplies straight 8-bit alpha into the colours and cuts 16-bit grey with alpha down to 8 bit.
-    straight = 2 in tags.get("alpha", ()) and first["samples"] > 3 and first["depth"] == 8
-    if straight or (first["samples"] == 2 and first["depth"] > 8):
-        return "a TIFF with this kind of alpha is not taken, save it without alpha"
-    return size_fault(first["tile width"], first["tile height"])
-
-
-def _pnm_match(data: bytes) -> re.Match[bytes] | None:
-    return _PNM_BITMAP.match(data) or _PNM_PIXMAP.match(data)
-
-
-def _pnm_size(data: bytes) -> Size | None:
-    match = _pnm_match(data)
-    return (int(match[2]), int(match[3])) if match else None
-
-
-def _pnm_fault(data: bytes, width: int, height: int) -> str | None:
-    match = _pnm_match(data)
-    assert match is not None  # or there would be no width
-    digit, top = int(match[1]), int(match[4]) if match.re is _PNM_PIXMAP else 255
-    if top not in (255, 65535):  # OpenCV scales other ranges in some of the six kinds only
-        return f"its brightest value is {top}, only 255 and 65535 are taken in a PNM"
-    samples = width * height * (3 if digit in (3, 6) else 1)
-    if digit < 4:
-        needed = match.end() + samples
-        return size_fault(width, height, needed, len(data)) if needed > len(data) else None
-    raster = (width + 7) // 8 * height if digit == 4 else samples * (1 if top == 255 else 2)
-    return size_fault(width, height, match.end() + raster, len(data))
-
-
-def _webp_size(data: bytes) -> Size | None:
-    if data[12:16] == b"VP8X":
-        low_w, high_w, low_h, high_h = struct.unpack_from("<HBHB", data, 24)
-        return (high_w << 16 | low_w) + 1, (high_h << 16 | low_h) + 1
-    if data[12:16] == b"VP8L":
-        (bits,) = struct.unpack_from("<I", data, 21)
-        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if data[12:16] == b"VP8 ":
-        width, height = struct.unpack_from("<HH", data, 26)
-        return width & 0x3FFF, height & 0x3FFF
-    return None
-
-
-def _webp_fault(data: bytes, width: int, height: int) -> str | None:
-    needed = 8 + int.from_bytes(data[4:8], "little")
-    return size_fault(width, height, needed, len(data)) if needed > len(data) else None
-
-
-_KINDS: dict[str, tuple[Callable[[bytes], Size | None], Callable[[bytes, int, int], str | None]]] = {
-    "PNG": (_png_size, _png_fault),
-    "JPEG": (_jpeg_size, _jpeg_fault),
-    "BMP": (_bmp_size, _bmp_fault),
-    "TIFF": (_tiff_size, _tiff_fault),
-    "PNM": (_pnm_size, _pnm_fault),
-    "WebP": (_webp_size, _webp_fault),
-}
