@@ -172,7 +172,7 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--set", "harmonic.lam=3"], "lam: is no parameter of 'harmonic'"),
         (["--params", "eed.json"], "eed.json: holds parameters of eed, which is none of --methods"),
         (["--params", "no.json"], "no.json: there is no such file"),
-        (["-o", "eed.json"], "eed.json: is a file; a folder"),
+        (["-o", "eed.json"], "eed.json: must be a folder"),
         (["-o", "frames/out"], "frames/out: lies in the root frames"),
     ],
 )

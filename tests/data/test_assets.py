@@ -192,7 +192,7 @@ def test_bad_files_are_skipped_by_name_and_the_rest_is_taken(tmp_path: Path) -> 
         "size.png": "is 60x30 pixels, but the picture beside it is 60x40",
         "colours.png": "has colours; a grey map of labels is taken",
         "small.jpg": "is 40x8 px; sides of 16",
-        "text.jpg": "the file starts like none of",
+        "text.jpg": "unknown image format; supported are",
         "broken.bmp": "truncated",
         "opaque.png": "has no alpha channel",
         "nothing.png": "nothing lies inside of its silhouette",

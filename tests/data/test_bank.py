@@ -169,7 +169,7 @@ def replaced(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (with_table("cutouts", 0, 1, -5), "cutouts points outside of its"),
         (with_table("cutouts", 0, 3, 0), "cutouts has the wrong extras"),
         (with_table("materials", 0, 3, 7), "materials has the wrong extras"),
-        (with_table("photos", 0, 1, 0), "photos[0]: the file starts like none of"),
+        (with_table("photos", 0, 1, 0), "photos[0]: unknown image format; supported are"),
         (with_table("photos", 0, 1, 20), "photos[0]: "),
         (replaced("photos", np.zeros((0, 4), np.int64)), "photos is int64 (0, 4)"),
         (replaced("photos", np.zeros((3, 5), np.int64)), "photos is int64 (3, 5)"),
