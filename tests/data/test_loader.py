@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import flowinpaint as fi
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.data.datasets import Dataset, open_dataset
 from flowinpaint.data.loader import DiskBatches, read_sample
 from flowinpaint.errors import FileFormatError, InputError
@@ -193,7 +193,9 @@ def test_disparity_stays_one_channel_and_keeps_its_sign(tmp_path: Path) -> None:
 
 
 def test_mixed_channels_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"dataset: folder has truths of 1 channels .* and 2 channels"):
+    with pytest.raises(
+        InputError, match=r"dataset: all truths in folder must be of one kind, got 1 channels .* and 2 channels"
+    ):
         DiskBatches(open_dataset("folder", make_root(tmp_path)), 1, (4, 4))
 
 
@@ -228,7 +230,7 @@ def test_bad_arguments(coordinates: Dataset, arguments: dict[str, Any], message:
 
 
 def test_an_empty_data_set_is_refused(coordinates: Dataset) -> None:
-    with pytest.raises(InputError, match="dataset: folder has truths of no example"):
+    with pytest.raises(InputError, match="dataset: all truths in folder must be of one kind, got no sample"):
         DiskBatches(coordinates[:0], 1, (4, 4))
 
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from flowinpaint.checks import check_image
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.data.datasets import Dataset
 from flowinpaint.errors import InputError
 

@@ -198,9 +198,7 @@ def _tiff_fault(data: bytes, width: int, height: int) -> str | None:
     if first["packing"] == 1 and sum(lengths) < needed:
         return f"truncated: {width}x{height} pixels need {needed} bytes, its TIFF data have {sum(lengths)}"
     if first["orientation"] != 1:
-        return (
-            f"TIFF orientation {first['orientation']} would rotate it against its flow, it must be 1"
-        )
+        return f"TIFF orientation {first['orientation']} would rotate it against its flow, it must be 1"
     # OpenCV premultiplies straight 8-bit alpha and reduces 16-bit grey with alpha to 8 bits.
     straight = 2 in tags.get("alpha", ()) and first["samples"] > 3 and first["depth"] == 8
     if straight or (first["samples"] == 2 and first["depth"] > 8):

@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from flowinpaint.data import Batch
 from flowinpaint.data.bank import PictureBank, read_bank
-from flowinpaint.data.batch import Batch
 from flowinpaint.data.datasets import open_dataset
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.loader import DiskBatches

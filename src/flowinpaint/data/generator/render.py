@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from flowinpaint.data import Batch
 from flowinpaint.data.bank import PictureBank
-from flowinpaint.data.batch import Batch
 from flowinpaint.data.generator.camera import expose, gaussian, illuminate, smear
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.kernels import scene_kernels
