@@ -163,7 +163,7 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--densities", "0"], "--densities: '0' was given; percentages"),
         (["--densities", "1;5"], "--densities: '1;5' was given; percentages"),
         (["--densities", "120"], "--densities: '120' was given; percentages"),
-        (["--patterns", "holes,rain"], "--patterns: 'rain' was given; lidar, holes, grid, single are taken"),
+        (["--patterns", "holes,rain"], "--patterns must be among lidar, holes, grid, single, got 'rain'"),
         (["--datasets", "C"], "datasets: 'C' was given; frames has A, B"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
         (["--set", "lam=3"], "--set: 'lam=3' was given; METHOD.KEY=VALUE"),

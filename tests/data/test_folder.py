@@ -147,7 +147,7 @@ def test_files_that_do_not_belong_together_are_errors(root: Path) -> None:
 
 
 def test_more_pixels_than_are_valid_is_an_error(root: Path) -> None:
-    with pytest.raises(InputError, match=r"density is 0\.9, 540 of 600 pixels; up to the 480 valid ones are taken"):
+    with pytest.raises(InputError, match=r"density must select at most the 480 valid pixels, got 0\.9: 540 of 600"):
         find_samples(root)[0].load(0.9)
 
 

@@ -193,9 +193,7 @@ def test_disparity_stays_one_channel_and_keeps_its_sign(tmp_path: Path) -> None:
 
 
 def test_mixed_channels_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"dataset: all truths in folder must be of one kind, got 1 channels .* and 2 channels"
-    ):
+    with pytest.raises(InputError, match=r"in folder must be of one kind, got 1 channels .* and 2 channels"):
         DiskBatches(open_dataset("folder", make_root(tmp_path)), 1, (4, 4))
 
 

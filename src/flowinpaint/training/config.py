@@ -214,8 +214,8 @@ def of_table(table: str, **keys: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        argument, colon, rest = str(error).partition(":")
-        raise InputError(f"{table}.{keys.get(argument, argument)}{colon}{rest}") from error
+        argument = str(error).split()[0].rstrip(":")
+        raise InputError(f"{table}.{keys.get(argument, argument)}{str(error).removeprefix(argument)}") from error
 
 
 def _at_least(name: str, value: float, least: int) -> None:
