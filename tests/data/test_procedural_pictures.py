@@ -87,5 +87,5 @@ def test_the_seed_decides_the_bank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(one.pixels, other.pixels)
     assert not torch.equal(one.pixels, procedural_bank(4).pixels)
     assert all(len(getattr(one, kind)) == 3 for kind in KINDS)
-    with pytest.raises(InputError, match="seed: -1 was given"):
+    with pytest.raises(InputError, match="seed must be at least 0, got -1"):
         procedural_bank(-1)

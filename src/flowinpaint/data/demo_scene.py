@@ -1,7 +1,7 @@
-"""A procedural landscape with exact dense flow: something to fill, and to look at, without any data set.
+"""Demo scene: a procedural landscape with exact dense flow, for examples without a data set.
 
-The scene is a stack of layers painted back to front, like cut-out paper. Each has a shape, a colour and a
-motion that is affine or nearly so, hence the flow is smooth inside a layer and jumps at its border.
+The scene is a stack of layers painted back to front. Each has a shape, a colour and a nearly affine motion, so the
+flow is smooth inside a layer and jumps at its border. Training scenes come from `data.generator` instead.
 """
 
 from copy import copy
@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.data.spline import spline_weights
+from flowinpaint.data.generator.smooth_noise import spline_weights
 from flowinpaint.errors import InputError
 
 _Array = npt.NDArray[Any]
 _Pair = tuple[float, float]
 
-# Odd, so that the middle one of the samples of a pixel lies at its centre: there the flow is read.
+# Odd, so that the middle sample of a pixel lies at its centre, where the flow is read.
 _SAMPLES = 3
 _BAND_SAMPLES = 1 << 20
 _MIN_SIZE = 8
-# The B-spline that interpolates the noise also averages it; this brings its deviation back to about 1.
+# Compensates the averaging by the B-spline, so that the noise has a deviation of about 1.
 _NOISE_GAIN = 2.1
 
 
@@ -32,14 +32,14 @@ class Scene(NamedTuple):
 
 
 def sample_scene(height: int = 320, width: int = 480, seed: int = 0) -> Scene:
-    """Paint a landscape of height x width px; the seed moves its hills, objects and motions.
+    """Paint a landscape of height x width px; the seed varies its hills, objects and motions.
 
     Flow magnitudes are about 0.5 to 15 px at every size. The image is anti-aliased; the flow is that of the
     topmost layer at the pixel's centre and never mixes two layers.
     """
     if min(height, width) < _MIN_SIZE:
-        raise InputError(f"height and width are {height} and {width}; at least {_MIN_SIZE} px each are taken.")
-    # Bands of rows bound the memory. Each band restarts the generator, so all see the same random scene.
+        raise InputError(f"height and width must be at least {_MIN_SIZE} px, got {height} and {width}")
+    # Bands of rows bound the memory. Each band restarts the generator, so that all show the same scene.
     rows = max(1, _BAND_SAMPLES // (width * _SAMPLES**2))
     bands = [_paint_band(height, width, top, min(top + rows, height), seed) for top in range(0, height, rows)]
     return Scene(np.concatenate([b.image for b in bands]), np.concatenate([b.flow for b in bands]))
@@ -54,13 +54,13 @@ def _paint_band(height: int, width: int, top: int, bottom: int, seed: int) -> Sc
 
 
 class _Canvas:
-    """The samples of the rows top to bottom: their places (px), colour and flow, and the tools to paint."""
+    """The samples of the rows top to bottom: positions (px), colour and flow, with methods to paint them."""
 
     def __init__(self, height: int, width: int, top: int, bottom: int, rng: np.random.Generator) -> None:
         self.height, self.width = height, width
         self.x = ((np.arange(width * _SAMPLES) + 0.5) / _SAMPLES - 0.5).astype(np.float32)
         self.y = ((np.arange(top * _SAMPLES, bottom * _SAMPLES) + 0.5) / _SAMPLES - 0.5).astype(np.float32)
-        # Objects keep their shape and fit in whatever the format; noise cells span the longer side.
+        # Objects keep their shape and fit into any format; noise cells scale with the longer side.
         self.unit = min(height, width / 1.5)
         self.noise_unit = max(height, width / 1.5)
         self.colour: _Array = np.zeros((self.y.size, self.x.size, 3), np.float32)
@@ -71,12 +71,12 @@ class _Canvas:
         self.focus = (rng.uniform(0.4, 0.7), rng.uniform(0.35, 0.5))
 
     def local(self, fx: float, fy: float) -> tuple[_Array, _Array]:
-        """Coordinates (1, w) and (h, 1) in object units from the place at the picture's fractions fx, fy."""
+        """Coordinates (1, w) and (h, 1) in object units, from the point at the fractions fx, fy of the picture."""
         x, y = self.x[None, :] - fx * self.width, self.y[:, None] - fy * self.height
         return x / self.unit, y / self.unit
 
     def window(self, place: _Pair, reach: tuple[float, ...]) -> tuple["_Canvas", _Array, _Array]:
-        """The part within reach (left, up, right, down) of a place, sharing the samples, and its `local`."""
+        """A view of the part within reach (left, up, right, down) of a point, and its `local` coordinates."""
         x, y = self.local(*place)
         columns = slice(*np.searchsorted(x[0], [-reach[0], reach[2]]))
         rows = slice(*np.searchsorted(y[:, 0], [-reach[1], reach[3]]))
@@ -91,8 +91,8 @@ class _Canvas:
         for octave in range(octaves):
             cell = np.array([cell_y, cell_x]) * self.noise_unit / 2**octave
             if cell.min() * _SAMPLES < 1:
-                break  # The samples would not show it.
-            # All knots of the picture are drawn, whatever part this is, and only those near it are used.
+                break  # finer than the samples
+            # All knots of the picture are drawn, whatever the part, and only those near it are used.
             grid = (np.array([self.height, self.width]) / cell).astype(int) + 5
             knots = rng.standard_normal(grid, dtype=np.float32) * np.float32(_NOISE_GAIN * 0.5**octave)
             first_x, weights_x = spline_weights(self.x, cell[1].item())
@@ -102,8 +102,8 @@ class _Canvas:
         return total
 
     def camera_flow(self, nearness: float | _Array) -> _Array:
-        """The flow (h, w, 2) that the camera gives to what stands still at that nearness (inverse depth)."""
-        # Measured along the longer side, so that a panorama's ends do not run away.
+        """The flow (h, w, 2) of static things at a nearness (inverse depth), caused by the camera."""
+        # Measured along the longer side, so that the flow stays bounded at the ends of a panorama.
         x, y = (part * (self.unit / self.noise_unit) for part in self.local(*self.focus))
         flow = np.empty_like(self.flow)
         flow[..., 0] = nearness * (self.pan[0] + self.zoom * x)

@@ -1,7 +1,7 @@
-"""Pictures from nothing, for a bank without any files: materials, segmented landscapes and cut-outs.
+"""Procedural pictures for a bank without files: materials, segmented landscapes and cut-outs.
 
-What they owe to nature: image edges at the borders of segments and silhouettes, texture and shadows, whose edges are
-none, inside of them, and borders that are organic rather than straight.
+Like photos they have image edges at the borders of segments and silhouettes, texture and shadows inside them, and
+organic rather than straight borders.
 """
 
 from __future__ import annotations
@@ -15,8 +15,18 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.data.bank import KINDS, STEP, Picture, PictureBank, in_threads, make_bank
-from flowinpaint.data.cutout import Bytes, cut_to_silhouette, fill_outside, silhouette_distance
+from flowinpaint.data.bank import (
+    KINDS,
+    STEP,
+    Bytes,
+    Picture,
+    PictureBank,
+    cut_to_silhouette,
+    fill_outside,
+    in_threads,
+    make_bank,
+    silhouette_distance,
+)
 from flowinpaint.data.silhouettes import SHAPES
 from flowinpaint.errors import InputError
 
@@ -31,14 +41,14 @@ Random = np.random.Generator
 
 
 def procedural_bank(seed: int = 0) -> PictureBank:
-    """The bank of all kinds of pictures that a seed draws."""
+    """Draw a bank with all kinds of pictures."""
     return make_bank(procedural_pictures(KINDS, seed))
 
 
 def procedural_pictures(kinds: Collection[str], seed: int = 0) -> dict[str, list[Picture]]:
-    """The COUNTS[kind] pictures of some of KINDS that a seed draws."""
+    """Draw COUNTS[kind] pictures of some of KINDS."""
     if seed < 0:
-        raise InputError(f"seed: {seed} was given; 0 or more is taken.")
+        raise InputError(f"seed must be at least 0, got {seed}")
     jobs = os.cpu_count() or 1
     numbers = range(COUNTS["materials"])
     materials = list(in_threads(lambda i: _material(_stream(seed, "materials", i), i), numbers, jobs))
@@ -53,7 +63,7 @@ def procedural_pictures(kinds: Collection[str], seed: int = 0) -> dict[str, list
 
 
 def _stream(seed: int, kind: str, number: int) -> Random:
-    """Random numbers of their own for each picture, whatever else is drawn."""
+    """A generator for each picture, independent of what else is drawn."""
     return np.random.default_rng((seed, KINDS.index(kind), number))
 
 
@@ -86,7 +96,7 @@ def _grid(rng: Random, side: int, wobble: float = 0.0) -> tuple[Array, Array]:
 
 
 def _ramp(rng: Random, values: Array, contrast: float | None = None) -> Array:
-    """Colours (H, W, 3) in 0…255 of the values (H, W) on a random scale from dark to bright of kindred hues."""
+    """Map values (H, W) to colours (H, W, 3) in 0…255, on a random scale from dark to bright of similar hues."""
     knots = 4
     centre, spread = rng.uniform(70, 190), contrast or rng.uniform(25, 110)
     light = np.clip(centre + spread * np.linspace(-1, 1, knots) + rng.normal(0, 8, knots), 4, 252)
@@ -122,7 +132,7 @@ def _checks(rng: Random, side: int) -> Array:
 
 
 def _scatter(rng: Random, side: int, spacing: float) -> tuple[Array, Array]:
-    """The distance (side, side) in px from the nearest of random points, and the number of that point."""
+    """The distance (side, side) in px to the nearest of random points, and the number of that point."""
     away = np.ones((side, side), np.uint8)
     count = max(2, int((side / spacing) ** 2))
     away[rng.integers(0, side, count), rng.integers(0, side, count)] = 0
@@ -200,9 +210,9 @@ def _bytes(colours: Array) -> Bytes:
 
 
 def _paint(rng: Random, labels: Array, materials: list[Bytes]) -> Array:
-    """Colours (H, W, 3) of regions (H, W), each with a material, tint and shading of its own."""
+    """Paint regions (H, W), each with its own material, tint and shading, as colours (H, W, 3)."""
     canvas = np.zeros((*labels.shape, 3), np.uint8)
-    # The centre x, y of a region, and how fast it gets brighter to the right and down.
+    # The centre x, y of a region, and the slopes of its brightness to the right and down.
     shading = np.zeros((256, 4), np.float32)
     for label in np.flatnonzero(np.bincount(labels.ravel(), minlength=256)).tolist():
         inside = (labels == label).astype(np.uint8)
@@ -227,7 +237,7 @@ def _paint(rng: Random, labels: Array, materials: list[Bytes]) -> Array:
 
 
 def _wobbled(rng: Random, labels: Array, reach: float, cell: float) -> Array:
-    """The labels (H, W) displaced by smooth noise of a deviation of `reach` px."""
+    """Displace labels (H, W) by smooth noise with a deviation of `reach` px."""
     side = labels.shape[0]
     y, x = np.mgrid[:side, :side].astype(np.float32)
     x, y = (place + np.float32(reach) * _noise(rng, side, cell, 4) for place in (x, y))
@@ -277,7 +287,7 @@ def _halved(colours: Array) -> Bytes:
 
 
 def _cutout(rng: Random, number: int, materials: list[Bytes]) -> Picture:
-    """A shape with its parts painted apart, lighter where it bulges towards the light."""
+    """A shape whose parts are painted separately and shaded as if it bulged towards the viewer."""
     side = SIDES["cutouts"] * _OVERSAMPLING
     shape = SHAPES[number % len(SHAPES)](rng, side)
     turn = cv2.getRotationMatrix2D((side / 2, side / 2), rng.normal(0, 12), rng.uniform(0.85, 1))

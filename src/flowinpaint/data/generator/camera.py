@@ -1,4 +1,4 @@
-"""What light and a camera do to a painted scene: shading, shadows, blur, gamma and noise."""
+"""Light and camera effects on a painted scene: shading, shadows, blur, gamma and noise."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flowinpaint.data.generator.config import LayeredConfig
 BLUR_RADIUS = 5
 SMEAR_TAPS = 7
 SMEAR_STRIDE = 2
-"""Every so many pixels the longest path around a pixel is looked for."""
+"""Step in pixels of the search for the longest path around a pixel."""
 SMEAR_SLACK = 1.1
-"""How much farther than it moves a thing is seen: motion that changes little with the place is blurred as a whole."""
+"""Factor on the reach of a moving thing, so that slowly varying motion is blurred as a whole."""
 _ONE = (1, 1, 1)
 
 
 class Light(NamedTuple):
-    """How a scene is lit, each (B, 1, 1, 1): where its clouds cast shadows, how sharp and how deep these are."""
+    """Shadows of B scenes, each (B, 1, 1, 1): the level of the clouds that cast them, sharpness and depth."""
 
     level: Tensor
     sharpness: Tensor
@@ -30,7 +30,7 @@ class Light(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """How a picture is taken: gamma and noise (B, 1, 1, 1), and the key (B,) of the noise."""
+    """Gamma and noise deviation (B, 1, 1, 1), and the key (B,) of the noise."""
 
     gamma: Tensor
     noise: Tensor
@@ -38,24 +38,24 @@ class Exposure(NamedTuple):
 
 
 def draw_light(draws: Draws, config: LayeredConfig) -> Light:
-    """Hard or soft shadows, or none."""
+    """Draw hard, soft or no shadows."""
     depth = draws.uniform(_ONE, *config.shadow_depth) * draws.chance(_ONE, config.shadow)
     return Light(draws.uniform(_ONE, *config.shadow_level), draws.log_uniform(_ONE, *config.shadow_sharpness), depth)
 
 
 def draw_exposure(draws: Draws, config: LayeredConfig) -> Exposure:
-    """A camera's gamma and noise."""
+    """Draw a camera's gamma and noise."""
     return Exposure(torch.exp(config.gamma * draws.normal(_ONE)), draws.uniform(_ONE, *config.noise), draws.key())
 
 
 def illuminate(image: Tensor, light: Light, shade: Tensor, clouds: Tensor) -> Tensor:
-    """Shade smoothly by exp(shade), and cast shadows where clouds are high; both are (B, 1, H, W)."""
+    """Shade smoothly by exp(shade), and cast shadows where clouds are above their level; both are (B, 1, H, W)."""
     shadow = (0.5 + light.sharpness * (clouds - light.level)).clamp(0, 1)
     return image * torch.exp(shade) * (1 - light.depth * shadow)
 
 
 def gaussian(image: Tensor, sigma: Tensor) -> Tensor:
-    """Blur (B, C, H, W) by deviations (B,) of up to about two pixels and a half."""
+    """Blur (B, C, H, W) by deviations (B,) of up to about 2.5 pixels."""
     B, C, H, W = image.shape
     taps = torch.arange(-BLUR_RADIUS, BLUR_RADIUS + 1, device=image.device)
     kernel = torch.exp(-0.5 * (taps / sigma[:, None]) ** 2)
@@ -66,13 +66,14 @@ def gaussian(image: Tensor, sigma: Tensor) -> Tensor:
 
 
 def smear(image: Tensor, flow: Tensor, shutter: Tensor, delay: Tensor, longest: float) -> Tensor:
-    """What a shutter sees that is open for a share (B,) of the time of the flow, of pictures (B, 3, H, W).
+    """Blur pictures (B, 3, H, W) along the flow (B, 2, H, W), for a shutter open for a fraction (B,) of its time.
 
-    During the exposure things move by paths v = shutter · flow, of at most `longest` px. Its middle lies delay (B,), a
-    share of it in [-1/2, 1/2], after the instant of the flow, so it lasts from s = delay - 1/2 to s = delay + 1/2. At s
-    there is at x what was at p = x - s N(x) at the instant, N(x) being the longest path around x, provided that either
-    of them gets so far on that side of the instant: |s| |N(x)| <= |delay ± 1/2| max(|v(p)|, |v(x)|), + for s > 0. Else
-    x is as it was. So motion that is the same everywhere moves a picture blurred along it by delay · v.
+    During the exposure things move along paths v = shutter · flow of at most `longest` px. The middle of the exposure
+    is delay (B,) after the instant of the flow, a fraction of the exposure in [-1/2, 1/2], so it lasts from
+    s = delay - 1/2 to s = delay + 1/2. At s, x shows what was at p = x - s N(x) at the instant, N(x) being the longest
+    path around x, if p or x moves that far on this side of the instant:
+    |s| |N(x)| <= |delay ± 1/2| max(|v(p)|, |v(x)|), + for s > 0. Otherwise x is unchanged. Uniform motion thus blurs a
+    picture and shifts it by delay · v.
     """
     H, W = image.shape[-2:]
     shutter, delay = shutter[:, None, None], delay[:, None, None]
@@ -100,7 +101,7 @@ def _length(vectors: Tensor) -> Tensor:
 
 
 def _fastest(flow: Tensor, delay: Tensor, longest: float) -> Tensor:
-    """The longest vectors along rows, the first of equal ones, of every second pixel as far as an exposure reaches."""
+    """The longest vector along rows within the reach of an exposure, over every second pixel; the first of equals."""
     steps = torch.ceil((0.5 + delay.abs()) * longest / SMEAR_STRIDE)
     most, W = math.ceil(longest / SMEAR_STRIDE), flow.shape[-1]
     padded = F.pad(flow, (SMEAR_STRIDE * most, SMEAR_STRIDE * most, 0, 0), mode="replicate")
@@ -116,6 +117,6 @@ def _fastest(flow: Tensor, delay: Tensor, longest: float) -> Tensor:
 
 
 def expose(image: Tensor, exposure: Exposure) -> Tensor:
-    """Gamma and noise; the result lies in [0, 1]."""
+    """Apply gamma and noise, and clip to [0, 1]."""
     image = image.clamp(1e-3, 1) ** exposure.gamma
     return (image + exposure.noise * normal_field(exposure.key, tuple(image.shape[1:]))).clamp(0, 1)

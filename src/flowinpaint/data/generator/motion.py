@@ -1,8 +1,8 @@
-"""How the layers of a scene move: a camera that sees planes at their depths, and layers with motions of their own.
+"""Motion of a scene's layers: a camera that sees planes at different depths, and layers with their own motion.
 
-With x̂, ŷ measured from the image's centre in half of its longer side, a plane of inverse depth ϱ moves under a camera's
-translation (tx, ty, tz) by ϱ (tx + tz x̂, ty + tz ŷ), quadratic over a slanted plane; turning the camera adds a motion
-that is the same at all depths.
+Let x̂, ŷ be coordinates from the image centre in units of half the longer side. A camera translation (tx, ty, tz)
+moves a plane of inverse depth ϱ by ϱ (tx + tz x̂, ty + tz ŷ), which is quadratic over a slanted plane; rotating the
+camera adds a motion that is independent of depth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flowinpaint.data.generator.config import LayeredConfig
 
 
 class Camera(NamedTuple):
-    """A scene's camera, each (B,): translation, turn and roll in pixels, horizon in ŷ, ground's slope in ϱ or 0."""
+    """Cameras, each (B,): translation, turn and roll in pixels, horizon in ŷ, and the slope of the ground's ϱ or 0."""
 
     tx: Tensor
     ty: Tensor
@@ -28,11 +28,11 @@ class Camera(NamedTuple):
     horizon: Tensor
     ground: Tensor
     beyond: Tensor
-    """ϱ at the horizon and above it."""
+    """ϱ at and above the horizon."""
 
 
 class Motions(NamedTuple):
-    """The motions of M layers, each (B, M)."""
+    """Motions of M layers, each (B, M)."""
 
     inverse_depth: Tensor
     slant_x: Tensor
@@ -52,7 +52,7 @@ class Motions(NamedTuple):
 def draw_motions(
     draws: Draws, config: LayeredConfig, size: tuple[int, int], layers: int, x: Tensor, y: Tensor
 ) -> tuple[Camera, Motions]:
-    """The camera and the motions of the layers; x, y (B, layers) are the layers' centres."""
+    """Draw the camera and the motions of layers with centres x, y (B, layers)."""
     M = (layers,)
     magnitude = config.magnitude * torch.exp(config.magnitude_spread * draws.normal())
     camera = _draw_camera(draws, config, size, magnitude)
@@ -61,7 +61,7 @@ def draw_motions(
     slant_x, slant_y = config.slant * draws.normal(M), config.slant * draws.normal(M)
 
     own = magnitude[:, None] * (~draws.chance(M, config.parallax)).float()
-    # In a driving scene most things belong to the world, and what moves moves along the road.
+    # In a driving scene most things are static in the world, and moving ones follow the road.
     own = own * torch.where(driving[:, None] & draws.chance(M, config.driving_parallax), 0.0, 1.0)
     vx, vy = own * draws.normal(M), own * config.vertical * draws.normal(M)
     linear = config.linear * torch.exp(config.linear_spread * draws.normal(M)) * (own > 0)

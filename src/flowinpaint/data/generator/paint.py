@@ -1,4 +1,4 @@
-"""What the layers of a scene show: pictures of a bank, mapped affinely, in colours of their own."""
+"""Painting of a scene's layers: pictures of a bank under affine maps, with modified colours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowinpaint.data.generator.shapes import CUTOUT, Covering, Shapes, cutout_p
 
 
 class Paint(NamedTuple):
-    """How L layers are painted, each (B, L): a map from the scene into a picture, gains, and what is added."""
+    """Painting of L layers, each (B, L): an affine map from the scene into a picture, colour gains and an offset."""
 
     xx: Tensor
     xy: Tensor
@@ -33,7 +33,7 @@ class Paint(NamedTuple):
 def draw_paint(
     draws: Draws, config: LayeredConfig, size: tuple[int, int], bank: PictureBank, shapes: Shapes, cutouts: Pictures
 ) -> tuple[Paint, Pictures]:
-    """The pictures and colours of the background and of K objects, (B, 1 + K), the background first."""
+    """Draw the pictures and colours of the background and K objects, (B, 1 + K), the background first."""
     L = (config.most_objects + 1,)
     H, W = size
     is_background = torch.arange(L[0], device=shapes.x.device) == 0
@@ -60,7 +60,7 @@ def draw_paint(
     yx, yy = -scale * torch.sin(angle), scale * torch.cos(angle)
     x = _place(draws.uniform(L), pictures.width, torch.where(is_background, scale * W / 2, 0.0))
     y = _place(draws.uniform(L), pictures.height, torch.where(is_background, scale * H / 2, 0.0))
-    # What continues the background exactly has no edge in the image at all.
+    # An object that continues the background exactly has no image edge.
     same = alike & draws.chance(L, config.camouflage / max(config.similar + config.camouflage, 1e-9))
     dx, dy = centre_x - centre_x[:, :1], centre_y - centre_y[:, :1]
     x = torch.where(same, x[:, :1] + xx * dx + xy * dy, x)
@@ -71,7 +71,7 @@ def draw_paint(
     added = config.offset * draws.normal(L)
     red, green, blue, added = (torch.where(same, part[:, :1], part) for part in (red, green, blue, added))
 
-    # Tables (B, 1 + K) whose first row nobody reads.
+    # Tables (B, 1 + K) with an unused first row.
     own = Shapes(*(torch.cat([part[..., :1], part], -1) for part in shapes))
     own_pictures = Pictures(*(torch.cat([part[:, :1], part], 1) for part in cutouts))
     cut = (own.kind == CUTOUT) & ~is_background
@@ -80,15 +80,15 @@ def draw_paint(
     cut_x, cut_y = cutout_place(own, own_pictures, own.x, own.y)
     x, y = torch.where(cut, cut_x, x), torch.where(cut, cut_y, y)
     pictures = Pictures(*(torch.where(cut, c, p) for c, p in zip(own_pictures, pictures, strict=True)))
-    # The map is kept as one from the scene's origin.
+    # Store the map relative to the scene's origin.
     x, y = x - xx * centre_x - xy * centre_y, y - yx * centre_x - yy * centre_y
     return Paint(xx, xy, yx, yy, x, y, red, green, blue, added), pictures
 
 
 def paint(seen: Covering, table: Tensor, pictures: Tensor, pixels: Tensor, place: Tensor) -> Tensor:
-    """The scene's colours (B, 3, H, W), at its places (2, H, W).
+    """The colours (B, 3, H, W) of a scene at the positions (2, H, W).
 
-    table (B, L, 10) is a stacked `Paint`, pictures (B, L, 3) are stacked `Pictures` of a bank that has those pixels.
+    table (B, L, 10) is a stacked `Paint`, pictures (B, L, 3) are stacked `Pictures` of a bank with these pixels.
     """
     front = _paint_layer(seen.front, table, pictures, pixels, place)
     behind = _paint_layer(seen.behind, table, pictures, pixels, place)
@@ -103,13 +103,13 @@ def _paint_layer(layer: Tensor, table: Tensor, pictures: Tensor, pixels: Tensor,
 
 
 def background_labels(table: Tensor, pictures: Tensor, pixels: Tensor, place: Tensor) -> Tensor:
-    """The labels (B, H, W) of the background's picture; those of a material are all the same."""
+    """The labels (B, H, W) of the background's picture; those of a material are all equal."""
     p, picture = Paint(*table[:, 0, None, None].unbind(-1)), Pictures(*pictures[:, 0, None, None].unbind(-1))
     return labels(gather(pixels, picture, *_place_in(p, picture, place)))
 
 
 def pick(table: Tensor, index: Tensor) -> tuple[Tensor, ...]:
-    """The rows of a table (B, L, P) that index (B, H, W) names, as P tensors (B, H, W)."""
+    """Select rows of a table (B, L, P) by index (B, H, W), as P tensors (B, H, W)."""
     B, L = table.shape[:2]
     base = torch.arange(B, device=table.device, dtype=index.dtype).view(-1, *[1] * (index.ndim - 1)) * L
     return table.flatten(0, 1)[base + index].unbind(-1)
@@ -122,6 +122,6 @@ def _place_in(p: Paint, picture: Pictures, place: Tensor) -> tuple[Tensor, Tenso
 
 
 def _place(share: Tensor, length: Tensor, reach: Tensor) -> Tensor:
-    """A place in a picture from which `reach` to both sides stays inside of it, where it is large enough."""
+    """A position in a picture at least `reach` from its ends, if the picture is large enough."""
     room = (length - 1 - 2 * reach).clamp(min=0)
     return (length - 1) / 2 + (share - 0.5) * room

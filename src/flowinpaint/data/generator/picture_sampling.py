@@ -1,4 +1,4 @@
-"""Reading the pictures of a bank at any place."""
+"""Sample the pictures of a bank at any position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowinpaint.data.bank import DISTANCE_UNIT, DISTANCE_ZERO, SIZES, unpack
 
 
 class Pictures(NamedTuple):
-    """Which pictures are read: offset, height and width, integers of any one shape."""
+    """Pictures to read: offset, height and width, integers of one shape."""
 
     offset: Tensor
     height: Tensor
@@ -19,7 +19,7 @@ class Pictures(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """The four pixels around a place, as packed integers, and how far the place lies from the first."""
+    """The four pixels around a position, as packed integers, and the offset of the position from the first."""
 
     pixels: tuple[Tensor, Tensor, Tensor, Tensor]
     right: Tensor
@@ -27,9 +27,9 @@ class Gathered(NamedTuple):
 
 
 def choose(bank_table: Tensor, number: Tensor, pixels_per_pixel: Tensor) -> tuple[Pictures, Tensor]:
-    """The size of each picture that suits a scale of so many of its pixels to one of the scene's, and its scale.
+    """The stored size of each picture for a scale in picture pixels per scene pixel, and the scale at that size.
 
-    Pictures that are reduced are read at half or a quarter of their size, so that they do not alias.
+    Reduced pictures are read at half or quarter size, so that they do not alias.
     """
     level = torch.log2(pixels_per_pixel).round().clamp(0, SIZES - 1)
     offset, height, width = bank_table[number, level.long()].unbind(-1)
@@ -37,13 +37,13 @@ def choose(bank_table: Tensor, number: Tensor, pixels_per_pixel: Tensor) -> tupl
 
 
 def mirrored(x: Tensor, length: Tensor) -> Tensor:
-    """A coordinate reflected at the first and the last pixel until it lies between them."""
+    """Reflect a coordinate at the first and last pixel until it lies between them."""
     last = (length - 1).clamp(min=1).float()
     return (last - (torch.remainder(x, 2 * last) - last).abs()).clamp(min=0)
 
 
 def gather(pixels: Tensor, pictures: Pictures, x: Tensor, y: Tensor) -> Gathered:
-    """The pixels around the places (x, y) inside the pictures of a bank that has those pixels."""
+    """The pixels around the positions (x, y) in pictures of a bank with these pixels."""
     offset, height, width = pictures
     x0 = x.int().clamp(min=0).minimum(width - 1)
     y0 = y.int().clamp(min=0).minimum(height - 1)
@@ -61,14 +61,14 @@ def colours(gathered: Gathered) -> Tensor:
 
 
 def distances(gathered: Gathered) -> Tensor:
-    """Bilinearly interpolated distances from the silhouette of cut-outs, in their pixels, positive inside."""
+    """Bilinearly interpolated distances from the silhouettes of cut-outs, in picture pixels, positive inside."""
     a, b, c, d = (unpack(pixel)[1].float() for pixel in gathered.pixels)
     byte = torch.lerp(torch.lerp(a, b, gathered.right), torch.lerp(c, d, gathered.right), gathered.down)
     return (byte - DISTANCE_ZERO) / DISTANCE_UNIT
 
 
 def labels(gathered: Gathered) -> Tensor:
-    """The label that weighs most among the four pixels: borders of enlarged segments come out smooth, not in steps."""
+    """The label with the largest bilinear weight, so that borders of enlarged segments are smooth, not stepped."""
     numbers = [unpack(pixel)[1] for pixel in gathered.pixels]
     right, down = gathered.right, gathered.down
     weights = [(1 - right) * (1 - down), right * (1 - down), (1 - right) * down, right * down]

@@ -1,4 +1,4 @@
-"""All that is random in a layered scene, drawn before a pixel of it is made."""
+"""Plan of a layered scene: all its random numbers, drawn before rendering."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ SMOOTH_FIELDS = {
     "shade": (96, 1),
     "clouds": (64, 1),
 }
-"""Spacing in pixels and channels of the smooth fields of a scene; the first three let borders wobble."""
+"""Spacing in pixels and channels of a scene's smooth fields; the first three distort borders."""
 LABELS = 256
 _SHARPEST = 0.05
-"""Deviation of a blur that changes nothing, in pixels; none at all would divide by zero."""
+"""Deviation in pixels of a blur without effect; 0 would divide by zero."""
 
 
 class ScenePlan(NamedTuple):
-    """B scenes of K objects, L = 1 + K layers, the background first, and M motions."""
+    """B scenes with K objects, L = 1 + K layers, the background first, and M motions."""
 
     shapes: Shapes
     cutouts: Pictures
-    """The objects and the pictures of those that are cut-outs, (B, K)."""
+    """The objects, and the pictures of cut-outs, (B, K)."""
     present: Tensor
-    """Which objects there are, (B, K) bool."""
+    """Whether an object exists, (B, K) bool."""
     wobble: Tensor
     """Amplitudes (B, 3) of the coarse, middle and fine distortion of borders."""
     paint: Tensor
@@ -47,25 +47,25 @@ class ScenePlan(NamedTuple):
     group: Tensor
     """The motion of each label of the background, (B, 256)."""
     motions: Tensor
-    """Stacked `Motions`, and 1 for those on the ground, (B, M, 13)."""
+    """Stacked `Motions`, and 1 for layers on the ground, (B, M, 13)."""
     camera: Camera
     light: Light
     unsharp: Tensor
-    """1 for the layers that are out of focus, else 0, (B, L)."""
+    """1 for layers out of focus, else 0, (B, L)."""
     defocus: Tensor
-    """Deviation of the blur of those layers, (B,)."""
+    """Blur deviation of layers out of focus, (B,)."""
     shutter: Tensor
     delay: Tensor
-    """Share of the time that the shutter is open, and how much later than the flow, in shares of that, (B,)."""
+    """Fraction of time that the shutter is open, and its delay after the flow as a fraction of that, (B,)."""
     blur: Tensor
-    """Deviation of the blur of all, (B,)."""
+    """Blur deviation of the whole image, (B,)."""
     exposure: Exposure
     smooth: Tensor
     """Keys (B, 6) of SMOOTH_FIELDS."""
 
 
 def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int, int], bank: PictureBank) -> ScenePlan:
-    """The scenes with the numbers samples (B,) int64. What they look like hangs on the order of the draws."""
+    """Draw the scenes with the numbers samples (B,) int64. The order of the draws determines the scenes."""
     draws = Draws(samples, seed)
     smooth = {}
     shapes, cutouts = draw_shapes(draws, config, size, bank)
@@ -114,17 +114,17 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
 def _draw_motion(
     draws: Draws, config: LayeredConfig, size: tuple[int, int], shapes: Shapes
 ) -> tuple[Tensor, Tensor, Camera]:
-    """The motions of background, objects and groups, into which the segments of a background photo may be merged."""
+    """Draw the motions of background, objects and the groups that segments of a background photo are merged into."""
     H, W = size
     low, high = config.groups
     count = low + draws.integers((1,), high - low + 1)
-    # Motion 0 is the background's as a whole; those of its groups come after the objects'.
+    # Motion 0 belongs to the whole background; those of its groups follow the objects'.
     group = 1 + config.most_objects + torch.remainder(draws.integers((LABELS,), 1 << 20), count)
     group = torch.where(draws.chance((1,), config.segmented), group, 0)
     x = torch.cat([draws.uniform((1,), 0, W), shapes.x, draws.uniform((high,), 0, W)], 1)
     y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((high,), 0, H)], 1)
     camera, motions = draw_motions(draws, config, size, x.shape[1], x, y)
-    # In a driving scene the background is the ground, or some of its segments are and others stand upright.
+    # In a driving scene the background is the ground, or some of its segments are; the others stand upright.
     number = torch.arange(x.shape[1], device=x.device)
     flat = (draws.chance((x.shape[1],), config.flat) | (number == 0)) & ((number == 0) | (number > config.most_objects))
     return group, torch.stack([*motions, flat.float()], -1), camera

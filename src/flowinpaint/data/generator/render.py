@@ -1,13 +1,15 @@
-"""Layered scenes with exact dense flow, a batch at a time on any device: the default training data.
+"""`LayeredFlow`: layered scenes with exact dense flow, generated in batches on any device.
 
-A scene is a background and up to K objects in front of it. What a network learns from such scenes is what an edge of
-the flow looks like, so borders are those of nature wherever there are pictures: the segments of photos move on their
-own, cut-outs keep their silhouettes, and drawn shapes wobble. No second frame is needed, hence the flow is exact.
+A scene is a background and up to K objects in front of it. Networks learn from it what flow edges look like, so borders
+are natural where there are pictures: segments of photos move on their own, cut-outs keep their silhouettes, and drawn
+shapes wobble. The flow is exact because no second frame is rendered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,7 +19,6 @@ from flowinpaint.data import Batch
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.generator.camera import expose, gaussian, illuminate, smear
 from flowinpaint.data.generator.config import LayeredConfig
-from flowinpaint.data.generator.kernels import scene_kernels
 from flowinpaint.data.generator.motion import Motions, flow_of
 from flowinpaint.data.generator.paint import background_labels, paint, pick
 from flowinpaint.data.generator.picture_sampling import Pictures
@@ -31,7 +32,7 @@ _SMALLEST = 16
 
 
 class LayeredFlow(nn.Module):
-    """Scene n of a seed is always the same, whatever the device (to rounding), the batch or the rank."""
+    """A generator whose scene n of a seed is the same for any device (to rounding), batch and rank."""
 
     place: Tensor
     pixels: Tensor
@@ -45,7 +46,7 @@ class LayeredFlow(nn.Module):
     ) -> None:
         super().__init__()
         if min(size) < _SMALLEST:
-            raise InputError(f"size: {size} was given; a height and a width of at least {_SMALLEST} px are taken.")
+            raise InputError(f"size must have a height and a width of at least {_SMALLEST} px, got {size}")
         self.config = config or LayeredConfig()
         self.size, self.seed = size, seed
         bank = bank or procedural_bank()
@@ -58,22 +59,22 @@ class LayeredFlow(nn.Module):
 
     @property
     def bank(self) -> PictureBank:
-        """The pictures, on the device where the generator is."""
+        """The pictures, on the generator's device."""
         return PictureBank(**{name: getattr(self, name) for name in PictureBank.__dataclass_fields__})
 
     def compile_parts(self) -> None:
-        """Compile, in place, the drawing of a scene's tables; for CUDA, where it fuses some thousand launches to a few.
+        """Compile the drawing of a scene's tables, in place, for CUDA, where this fuses thousands of launches.
 
-        What is done for every pixel has kernels of its own there.
+        The pixels have their own kernels there.
         """
-        if kernels := scene_kernels(self.place.device):
+        if kernels := _cuda_kernels(self.place.device):
             self._tables = torch.compile(kernels.plan_tables, dynamic=False)
 
     @torch.no_grad()
     def scenes(self, samples: Tensor) -> Batch:
-        """The scenes with the numbers samples (B,) int64, valid everywhere."""
+        """Generate the scenes with the numbers samples (B,) int64, valid everywhere."""
         about = samples, self.seed, self.config, self.size, self.bank
-        if kernels := scene_kernels(samples.device):
+        if kernels := _cuda_kernels(samples.device):
             tables = (self._tables or kernels.plan_tables)(*about)
             image, flow = kernels.render(tables, self.config, self.pixels, self.size)
         else:
@@ -81,7 +82,7 @@ class LayeredFlow(nn.Module):
         return Batch(image, flow, torch.ones_like(flow[:, :1]))
 
     def render(self, plan: ScenePlan) -> tuple[Tensor, Tensor]:
-        """Images (B, 3, H, W) and flow (B, 2, H, W) of planned scenes, in plain PyTorch."""
+        """Render planned scenes in PyTorch as images (B, 3, H, W) and flow (B, 2, H, W)."""
         smooth = {name: field(plan.smooth[:, i]) for i, (name, field) in enumerate(self.noise.items())}
         seen = self._place_objects(plan, smooth)
         image = paint(seen, plan.paint, plan.pictures, self.pixels, self.place)
@@ -94,7 +95,7 @@ class LayeredFlow(nn.Module):
         return expose(image, plan.exposure), flow
 
     def _place_objects(self, plan: ScenePlan, smooth: dict[str, Tensor]) -> Covering:
-        """Put the objects in front of each other, with wobbling borders."""
+        """Place the objects in front of each other, with wobbling borders."""
         wobbling = self.place
         for amplitude, name in zip(plan.wobble.T, ("coarse", "middle", "fine"), strict=True):
             wobbling = wobbling + smooth[name] * amplitude.view(-1, 1, 1, 1)
@@ -107,8 +108,18 @@ class LayeredFlow(nn.Module):
         return seen
 
     def _move(self, plan: ScenePlan, seen: Covering, bend: Tensor) -> Tensor:
-        """The flow (B, 2, H, W), with the labels of the background merged into groups."""
+        """Compute the flow (B, 2, H, W), with the background's labels merged into motion groups."""
         label = background_labels(plan.paint, plan.pictures, self.pixels, self.place)
         (segment,) = pick(plan.group[..., None], label)
         *own, flat = pick(plan.motions, torch.where(seen.solid == 0, segment, seen.solid))
         return flow_of(plan.camera, Motions(*own), flat > 0, bend, self.place, self.config.largest)
+
+
+def _cuda_kernels(device: torch.device) -> ModuleType | None:
+    """The module that renders scenes on CUDA, or None for other devices or without Triton."""
+    if device.type != "cuda":
+        return None
+    try:
+        return import_module("flowinpaint.data.generator.kernels.scene_gpu")
+    except ImportError:
+        return None

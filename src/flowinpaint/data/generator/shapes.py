@@ -1,4 +1,4 @@
-"""The shapes of a scene's objects, as signed distances in pixels: positive inside, exact enough for anti-aliasing."""
+"""Shapes of a scene's objects as signed distances in pixels, positive inside, accurate enough for anti-aliasing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from flowinpaint.data.generator.picture_sampling import Pictures, choose, distan
 
 BLOB, BOX, RING, CUTOUT = range(4)
 EDGE = 0.9
-"""Half a box's side, as a share of its radius: a box covers about the area of a disc."""
+"""Half the side of a box as a fraction of its radius, so that a box has about the area of a disc."""
 FAR = -1e3
-"""The distance of what an object cannot touch."""
+"""The distance where an object cannot be."""
 
 
 class Shapes(NamedTuple):
-    """Objects (B, K), the first in the rear."""
+    """K objects (B, K), from back to front."""
 
     kind: Tensor
     x: Tensor
@@ -32,9 +32,9 @@ class Shapes(NamedTuple):
     along: Tensor
     """The radii along the two axes."""
     scale: Tensor
-    """Pixels of a cut-out to one of the scene."""
+    """Cut-out pixels per scene pixel."""
     hole: Tensor
-    """Inner radius of a ring, as a share of the outer."""
+    """Inner radius of a ring as a fraction of the outer."""
     bumps: Tensor
     """Fourier coefficients (2 n, B, K) of the outline's radius: of cos 2θ, sin 2θ, cos 3θ, …"""
 
@@ -42,7 +42,7 @@ class Shapes(NamedTuple):
 def draw_shapes(
     draws: Draws, config: LayeredConfig, size: tuple[int, int], bank: PictureBank
 ) -> tuple[Shapes, Pictures]:
-    """Objects at random places, the larger ones in the rear, and the pictures of those that are cut-outs, (B, K)."""
+    """Draw objects (B, K), the larger ones further back, and the pictures of cut-outs."""
     K = (config.most_objects,)
     H, W = size
     kind = _draw_kind(draws, config, K)
@@ -89,14 +89,14 @@ def _draw_kind(draws: Draws, config: LayeredConfig, K: tuple[int, ...]) -> Tenso
 
 
 def drawn_distance(shapes: Shapes, x: Tensor, y: Tensor) -> Tensor:
-    """Distance of the places (x, y) from blobs, boxes and rings."""
+    """Signed distance of the positions (x, y) from blobs, boxes and rings."""
     dx, dy = x - shapes.x, y - shapes.y
     across, along = shapes.cos * dx + shapes.sin * dy, shapes.cos * dy - shapes.sin * dx
     u, v = across / shapes.across, along / shapes.along
     rho = torch.sqrt(u * u + v * v + 1e-9)
     cos, sin = u / rho, v / rho
     radius, slope = _bumpy_radius(shapes.bumps, cos, sin)
-    # |∇ρ| and the slope of the outline turn a difference of radii into a distance.
+    # |∇ρ| and the slope of the outline convert a difference of radii into a distance.
     gradient = torch.sqrt((cos / shapes.across) ** 2 + (sin / shapes.along) ** 2)
     pixels = torch.rsqrt(1 + (slope / rho.clamp(min=0.2)) ** 2) / gradient
     blob = (radius - rho) * pixels
@@ -118,29 +118,29 @@ def _bumpy_radius(bumps: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tens
 
 
 def cutout_place(shapes: Shapes, pictures: Pictures, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the places (x, y) of the scene lie in the pictures of cut-outs."""
+    """Positions in the pictures of cut-outs of the positions (x, y) in the scene."""
     dx, dy = x - shapes.x, y - shapes.y
     across, along = shapes.cos * dx + shapes.sin * dy, shapes.cos * dy - shapes.sin * dx
     return across * shapes.scale + (pictures.width - 1) / 2, along * shapes.scale + (pictures.height - 1) / 2
 
 
 def cutout_distance(pixels: Tensor, shapes: Shapes, pictures: Pictures, x: Tensor, y: Tensor) -> Tensor:
-    """Distance of the places (x, y) from the silhouettes of cut-outs, whose bank has those pixels."""
+    """Signed distance of the positions (x, y) from the silhouettes of cut-outs of a bank with these pixels."""
     px, py = cutout_place(shapes, pictures, x, y)
     inside = (px > 0) & (py > 0) & (px < pictures.width - 1) & (py < pictures.height - 1)
     return torch.where(inside, distances(gather(pixels, pictures, px, py)) / shapes.scale, FAR)
 
 
 class Covering(NamedTuple):
-    """What is seen at each pixel when some objects are placed, each (B, H, W); layer 0 is the background."""
+    """The visible layers of each pixel, each (B, H, W); layer 0 is the background."""
 
     front: Tensor
     behind: Tensor
-    """The topmost layer that reaches into the pixel, and the one that is seen beside it."""
+    """The topmost layer that reaches into the pixel, and the one that covers the rest of it."""
     solid: Tensor
     """The topmost layer at the pixel's centre."""
     coverage: Tensor
-    """How much of the pixel the front layer covers."""
+    """Fraction of the pixel that the front layer covers."""
 
 
 def nothing_covered(batch: int, size: tuple[int, int], device: torch.device) -> Covering:
@@ -159,9 +159,9 @@ def cover(
     place: Tensor,
     wobbling: Tensor,
 ) -> Covering:
-    """Place the object of a number in front of the others, in those scenes where it is present (B, 1, 1).
+    """Place an object in front of the others, in the scenes where it is present (B, 1, 1).
 
-    Its shape and its picture are (B, 1, 1) each; places (2, H, W) and the same, distorted, (B, 2, H, W).
+    shape and pictures are (B, 1, 1), place (2, H, W) positions, and wobbling (B, 2, H, W) the distorted positions.
     """
     drawn = drawn_distance(shape, wobbling[:, 0], wobbling[:, 1])
     cut = cutout_distance(pixels, shape, pictures, place[0], place[1])

@@ -1,4 +1,4 @@
-"""The pixels of scenes on CUDA: one launch paints and moves them, a few more are their camera's."""
+"""Rendering of scenes on CUDA: one kernel for painting and flow, the others for the camera."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flowinpaint.data.generator.plan import SMOOTH_FIELDS, ScenePlan, draw_plan
 from flowinpaint.integers import ceil_div
 
 _ROWS, _COLUMNS = 8, 32
-"""Of a tile of a scene: small, since objects that do not touch a tile cost nothing there."""
+"""Tile of a scene; small, because objects that do not touch a tile cost nothing there."""
 _PICTURE_ROWS, _PICTURE_COLUMNS = 2, 128
 
 
 class Tables(NamedTuple):
-    """A plan as the kernels read it; their module names the columns."""
+    """A plan in the form that the kernels read; `scene_triton` names the columns."""
 
     objects: Tensor
     """(B, K, 9 + 2 n): kind or -1, x, y, cos, sin, across, along, scale, hole, outline."""
@@ -28,15 +28,15 @@ class Tables(NamedTuple):
     group: Tensor
     motions: Tensor
     unsharp: Tensor
-    """As in the plan; group and unsharp as int32 and uint8."""
+    """As in the plan, with group as int32 and unsharp as uint8."""
     numbers: Tensor
     """(B, 21): wobble, camera, light, defocus (0 if nothing is unsharp), shutter, delay, blur, gamma, noise."""
     keys: Tensor
-    """(B, 7) int64: of the smooth fields, and of the camera's noise."""
+    """(B, 7) int64: keys of the smooth fields and of the camera's noise."""
 
 
 def plan_tables(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int, int], bank: PictureBank) -> Tables:
-    """The tables of the scenes with the numbers samples (B,) int64: of `draw_plan`, a function that compilers fuse."""
+    """The tables of the scenes with the numbers samples (B,) int64, as one function that torch.compile can fuse."""
     return pack(draw_plan(samples, seed, config, size, bank))
 
 
@@ -55,7 +55,7 @@ def pack(plan: ScenePlan) -> Tables:
 
 
 def render(tables: Tables, config: LayeredConfig, pixels: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Images (B, 3, H, W) and flow (B, 2, H, W) of planned scenes, painted with the pixels of a bank."""
+    """Render planned scenes with the pixels of a bank as images (B, 3, H, W) and flow (B, 2, H, W)."""
     H, W = size
     B, K = tables.objects.shape[:2]
     smooth = _smooth_rows(tables.keys, size)
@@ -94,7 +94,7 @@ def render(tables: Tables, config: LayeredConfig, pixels: Tensor, size: tuple[in
 
 
 def _smooth_rows(keys: Tensor, size: tuple[int, int]) -> Tensor:
-    """All smooth fields (B, rows, W): as many rows as they have rows of knots, one pixel to each of the image's."""
+    """All smooth fields (B, rows, W): one row per row of knots, interpolated along the image rows."""
     H, W = size
     B, rows = len(keys), sum(channels * _knots_along(H, spacing) for spacing, channels in SMOOTH_FIELDS.values())
     most = max(_knots_along(W, spacing) for spacing, _ in SMOOTH_FIELDS.values())

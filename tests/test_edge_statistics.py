@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from flowinpaint.data.statistics import count_edges
+from edge_statistics import count_edges
 
 
 def halves(column: int, low: float, high: float, channels: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What scenes and real frames are like, in numbers that can be laid side by side."""
+"""Statistics of flow edges and image edges, to compare generated scenes with real frames."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 FLOW_JUMP = 1.0
-"""Flow that differs by more than this between neighbours, in pixels, is an edge."""
+"""Difference of flow between neighbours, in pixels, above which there is an edge."""
 IMAGE_JUMP = 0.04
-"""So is an image in [0, 1], smoothed by a Gaussian of one pixel, whose gradient is larger than this."""
+"""Gradient of an image in [0, 1], smoothed by a Gaussian of one pixel, above which there is an edge."""
 REACH = 2
-"""Edges that lie so many pixels apart, or less, belong together."""
+"""Largest distance in pixels between edges that coincide."""
 
 
 class EdgeCounts(NamedTuple):
-    """Numbers of pixels; they add up over frames."""
+    """Numbers of pixels, which can be added over frames."""
 
     pixels: int
     flow_edges: int
@@ -29,7 +29,7 @@ class EdgeCounts(NamedTuple):
 def count_edges(
     image: npt.NDArray[np.uint8], flow: npt.NDArray[np.floating[Any]], valid: npt.NDArray[np.bool_]
 ) -> EdgeCounts:
-    """The edges of an image (H, W, 3) or (H, W) and of its flow (H, W, C) where valid (H, W), and how many coincide."""
+    """Count edges, and coinciding ones, of an image (H, W, 3) or (H, W) and its flow (H, W, C) where valid (H, W)."""
     filled = np.where(valid[..., None], flow, 0)
     jump = np.linalg.norm(_steps(filled, 1), axis=-1), np.linalg.norm(_steps(filled, 0), axis=-1)
     both = valid & _next(valid, 1), valid & _next(valid, 0)
