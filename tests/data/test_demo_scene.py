@@ -83,5 +83,5 @@ def test_any_size_is_painted_with_moderate_flow(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", [(7, 100), (100, 0)])
 def test_too_small_a_size_is_named(size: tuple[int, int]) -> None:
-    with pytest.raises(InputError, match="height and width are"):
+    with pytest.raises(InputError, match="height and width must be at least 8 px"):
         sample_scene(*size)

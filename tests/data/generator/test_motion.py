@@ -65,7 +65,7 @@ def test_bending_and_the_largest_motion() -> None:
     assert (flow[:, 1] == 2).all()
 
 
-def draw(config: LayeredConfig, scenes: int = 4000) -> tuple[Camera, Motions]:
+def draw(config: LayeredConfig, scenes: int = 1500) -> tuple[Camera, Motions]:
     centres = torch.zeros(scenes, 6)
     return draw_motions(Draws(torch.arange(scenes)), config, (H, W), 6, centres, centres)
 

@@ -6,6 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flowinpaint.data import procedural_pictures
+from flowinpaint.data.bank import KINDS
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.errors import InputError
@@ -148,7 +150,10 @@ def test_fills_the_whole_range_of_configurations() -> None:
     assert torch.isfinite(batch.flow).all()
 
 
-def test_needs_no_pictures() -> None:
+def test_needs_no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in KINDS:
+        monkeypatch.setitem(procedural_pictures.COUNTS, kind, 3)
+        monkeypatch.setitem(procedural_pictures.SIDES, kind, 64)
     batch = LayeredFlow(size=(64, 64)).scenes(torch.arange(4))
     assert batch.image.flatten(1).std(1).min() > 0.02
 

@@ -97,7 +97,7 @@ def test_objects_cover_each_other_in_their_order() -> None:
 
 def test_draws_the_shares_of_shapes_asked_for() -> None:
     config = LayeredConfig(box=0.2, ring=0.1, bar=0.15, cutout=0.3)
-    shapes, _ = draw_shapes(Draws(torch.arange(2000)), config, (100, 150), tiny_bank())
+    shapes, _ = draw_shapes(Draws(torch.arange(1000)), config, (100, 150), tiny_bank())
     shares = [(shapes.kind == kind).float().mean().item() for kind in (BLOB, BOX, RING, CUTOUT)]
     assert shares == pytest.approx([0.25, 0.35, 0.1, 0.3], abs=0.01)
     boxes = (shapes.kind == BOX) & (shapes.across > 3.2 * shapes.along)
