@@ -203,7 +203,7 @@ def packed(kind: str, height: int, width: int, inner: tuple[int, int] | None = N
     [
         ("photos", packed("photos", 34, 32), "must have sides of 16 to 8192 px, multiples of 4, got 32x34"),
         ("cutouts", packed("cutouts", 32, 12), "got 12x32"),
-        ("materials", packed("materials", MAX_SIDE + 4, 16), f"is 16x{MAX_SIDE + 4} px"),
+        ("materials", packed("materials", MAX_SIDE + 4, 16), f"got 16x{MAX_SIDE + 4}"),
         ("cutouts", packed("cutouts", 32, 32, (32, 36)), "its colour and extra differ in size"),
         (
             "photos",

@@ -65,7 +65,7 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ("[optimiser]\nlr = -1", "optimiser.lr: -1.0 was given; a number above 0"),
         ("[optimiser]\nbetas = [0.9]", "optimiser.betas must be a list of 2, each a number, got [0.9]"),
         ("[optimiser]\nbetas = [0.9, 1.0]", "optimiser.betas: 1.0 was given"),
-        ("[optimiser]\nprecision = 'half'", "optimiser.precision must be 'auto' or 'float32' or 'bfloat16', got 'half'"),
+        ("[optimiser]\nprecision = 'half'", "optimiser.precision must be 'auto' or 'float32' or 'bfloat16', got"),
         ("[data]\nbatch = 1.5", "data.batch must be an integer, got 1.5"),
         ("[data]\nbatch = 0", "data.batch: 0 was given; a number from 1"),
         ("[data]\nsource = 'sintel'", "data.root: nothing was given; with source 'sintel'"),

@@ -130,12 +130,12 @@ def _pair(kind: str, files: list[Path]) -> list[Source]:
     present = set(files)
     maps: dict[Path, tuple[Path, ...]] = {}
     for file in files:
-        beside = [] if file.suffix.lower() == ".png" else [file.with_suffix(".png")]
+        candidates = [] if file.suffix.lower() == ".png" else [file.with_suffix(".png")]
         if kind == "photos":
-            beside += [file.with_name(f"{file.stem}{end}.png") for end in _LABEL_ENDS]
-        maps[file] = tuple(path for path in beside if path in present)
-    taken = {path for paths in maps.values() for path in paths}
-    return [Source(kind, file, paths) for file, paths in maps.items() if file not in taken]
+            candidates += [file.with_name(f"{file.stem}{end}.png") for end in _LABEL_ENDS]
+        maps[file] = tuple(path for path in candidates if path in present)
+    used = {path for paths in maps.values() for path in paths}
+    return [Source(kind, file, paths) for file, paths in maps.items() if file not in used]
 
 
 def _check_segmentation(sources: Iterable[Source]) -> None:

@@ -80,16 +80,8 @@ def lidar_mask(
     for name, part in (("horizon", horizon), ("lost", lost), ("gaps", gaps)):
         check_number(name, part, Limit.PART)
     draws, noise = _noise(shape, seed, valid)
-    known = families.lidar(
-        draws,
-        noise,
-        lines=_amount(lines),
-        spacing=_amount(spacing),
-        horizon=_amount(horizon),
-        focal=_amount(focal),
-        lost=_amount(lost),
-        gaps=_amount(gaps),
-    )
+    numbers = {"lines": lines, "spacing": spacing, "horizon": horizon, "focal": focal, "lost": lost, "gaps": gaps}
+    known = families.lidar(draws, noise, **{name: _amount(number) for name, number in numbers.items()})
     return _mask(known, noise)
 
 

@@ -1,4 +1,4 @@
-"""Kernels for what is random in a scene's pixels and for its camera, in Triton's language, as in `camera`."""
+"""Triton kernels for a scene's smooth fields and for its camera, equivalent to `camera`."""
 
 import triton
 import triton.language as tl
@@ -23,7 +23,7 @@ STRIDE, SLACK = tl.constexpr(camera.SMEAR_STRIDE), tl.constexpr(camera.SMEAR_SLA
 FIRST, SECOND = (tl.constexpr(factor) for _, factor in draws.MIX)
 GAIN = tl.constexpr(smooth_noise.SPLINE_GAIN)
 KEYS = tl.constexpr(7)
-"""Of the six smooth fields, and of the camera's noise."""
+"""Number of keys: those of the six smooth fields and of the camera's noise."""
 
 
 @triton.jit
@@ -35,7 +35,7 @@ def _hash(x):
 
 @triton.jit
 def normal(key, place):
-    """The numbers at some places of the stream of a key, as in `draws.normal_field`."""
+    """Normal numbers at positions in the stream of a key, as in `counter_rng.normal_field`."""
     bits = _hash(key ^ place.to(tl.int64))
     u = ((bits >> 40) & 0xFFFFFF).to(tl.float32) * (1.0 / 16777216)
     angle = 6.283185307179586 * (((bits >> 8) & 0xFFFFFF).to(tl.float32) * (1.0 / 16777216))
@@ -44,14 +44,14 @@ def normal(key, place):
 
 @triton.jit
 def _later(row, first, field, start, spacing, NEXT: tl.constexpr, SPACING: tl.constexpr):
-    """What is given, or the next field for a row after its first one."""
+    """Keep the current field, or select the next one for a row from its first row on."""
     past = row >= first
     return tl.where(past, NEXT, field), tl.where(past, first, start), tl.where(past, SPACING, spacing)
 
 
 @triton.jit
 def _field(row, H):
-    """The smooth field that a row of knots belongs to, as they stand in `SMOOTH_FIELDS`, its first row and spacing."""
+    """The smooth field of a row of knots, in the order of `SMOOTH_FIELDS`, with its first row and spacing."""
     first = 2 * knots_along(H, 32)
     field, start, spacing = _later(row, first, row * 0, row * 0, row * 0 + 32, 1, 8)
     first += 2 * knots_along(H, 8)
@@ -66,7 +66,7 @@ def _field(row, H):
 
 @triton.jit(do_not_specialize=["H", "W", "rows", "most"])
 def draw_knots(keys, out, H, W, rows, most, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The knots of all smooth fields of a scene, whose rows are `most` knots apart."""
+    """The knots of all smooth fields of a scene; their rows are `most` knots apart."""
     row, place, inside = tile(rows, most, ROWS, COLUMNS)
     b = tl.program_id(2).to(tl.int64)
     field, start, spacing = _field(row, H)
@@ -105,7 +105,7 @@ def _taps_sum(sigma):
 
 @triton.jit(do_not_specialize=["B", "H", "W"])
 def blur_rows(pictures, numbers, out, B, H, W, LAST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Blur along rows: before defocus what is to be out of focus, at last all, from where the shutter has left it."""
+    """Blur along rows, either for defocus or, at last, the whole picture from the second half of the buffer."""
     y, x, inside = tile(H, W, ROWS, COLUMNS)
     b, plane = tl.program_id(2).to(tl.int64), H * W
     numbers += b * NUMBERS
@@ -134,7 +134,7 @@ def _blurred_column(plane_of_rows, y, x, H, W, sigma, inside, ROWS: tl.constexpr
 
 @triton.jit(do_not_specialize=["H", "W"])
 def defocus_columns(rows, soft, numbers, pictures, H, W, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Blur along columns, and take the result for the pixels that are soft."""
+    """Blur along columns, and keep the result for soft pixels."""
     y, x, inside = tile(H, W, ROWS, COLUMNS)
     b, plane, p = tl.program_id(2).to(tl.int64), H * W, y * W + x
     sigma = tl.load(numbers + b * NUMBERS + DEFOCUS)
@@ -148,13 +148,13 @@ def defocus_columns(rows, soft, numbers, pictures, H, W, ROWS: tl.constexpr, COL
 
 @triton.jit
 def _steps(delay, longest):
-    """How many pixels to either side the fastest motion is looked for."""
+    """Reach in pixels of the search for the fastest motion."""
     return tl.ceil((0.5 + tl.abs(delay)) * longest / STRIDE).to(tl.int32)
 
 
 @triton.jit
 def _faster(best_x, best_y, x, y):
-    """The second of two vectors if it is the longer one, else the first."""
+    """The longer of two vectors, the first if they are equal."""
     longer = x * x + y * y > best_x * best_x + best_y * best_y
     return tl.where(longer, x, best_x), tl.where(longer, y, best_y)
 
@@ -178,14 +178,14 @@ def fastest_in_rows(flow, numbers, out, longest, H, W, ROWS: tl.constexpr, COLUM
 
 @triton.jit
 def _moved(flow, at, plane, shutter, longest, inside):
-    """The lengths of the paths at some places."""
+    """The lengths of paths at given positions."""
     x, y = tl.load(flow + at, inside, 0.0), tl.load(flow + plane + at, inside, 0.0)
     return tl.minimum(shutter * tl.sqrt(x * x + y * y), longest)
 
 
 @triton.jit(do_not_specialize=["B", "H", "W"])
 def smear(pictures, flow, fastest, numbers, longest, B, H, W, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """What is seen while the shutter is open, into the second half of the pictures; the fastest are those in rows."""
+    """Motion blur, as in `smear`, into the second half of the buffer; `fastest` is the result along rows."""
     y, x, inside = tile(H, W, ROWS, COLUMNS)
     b, plane, p = tl.program_id(2).to(tl.int64), H * W, y * W + x
     numbers += b * NUMBERS

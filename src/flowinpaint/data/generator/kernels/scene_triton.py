@@ -1,7 +1,7 @@
-"""The kernel that makes the pixels of scenes, in Triton's language: a program to a tile of pixels of one scene.
+"""Triton kernel that paints scenes and computes their flow; each program handles a tile of one scene.
 
-The functions carry the names of those they repeat: `drawn_distance` and `cover` of `shapes`, `gather` and `labels`
-of `picture_sampling`, `paint` of `paint`, `flow_of` of `motion`, `illuminate` of `camera`.
+The functions have the names of their PyTorch equivalents: `drawn_distance` and `cover` of `shapes`, `gather` and
+`labels` of `picture_sampling`, `paint` of `paint`, `flow_of` of `motion`, `illuminate` of `camera`.
 """
 
 import triton
@@ -21,7 +21,7 @@ NUMBERS = tl.constexpr(21)
 WOBBLE, CAMERA, LIGHT = tl.constexpr(0), tl.constexpr(3), tl.constexpr(12)
 DEFOCUS, SHUTTER, DELAY = tl.constexpr(15), tl.constexpr(16), tl.constexpr(17)
 BLUR, GAMMA, NOISE = tl.constexpr(18), tl.constexpr(19), tl.constexpr(20)
-"""Columns of the tables, and where the numbers of a whole scene stand in theirs."""
+"""Column counts of the tables, and columns of the table of a whole scene's numbers."""
 
 
 @triton.jit
@@ -33,13 +33,13 @@ def tile(H, W, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def knots_along(length, spacing):
-    """How many knots a field has along so many pixels."""
+    """Number of knots of a field along a length in pixels."""
     return (2 * length - 1) // (2 * spacing) + 4
 
 
 @triton.jit
 def spline_weights(place, spacing):
-    """The first of four knots around a place in pixels, and their weights, as in `spline_weights` of the package."""
+    """The first of four knots around a position in pixels, and their weights, as in `smooth_noise.spline_weights`."""
     t = (place.to(tl.float32) + 0.5) / spacing
     knot = t.to(tl.int32)
     f = t - knot
@@ -49,7 +49,7 @@ def spline_weights(place, spacing):
 
 @triton.jit
 def _smooth(rows, y, x, W, spacing):
-    """A smooth field at y, x from rows of knots that are interpolated to the pixels of a row."""
+    """A smooth field at y, x from rows of knots that are already interpolated along the row."""
     i, a, b, c, d = spline_weights(y, spacing)
     at = rows + i * W + x
     return a * tl.load(at) + b * tl.load(at + W) + c * tl.load(at + 2 * W) + d * tl.load(at + 3 * W)
@@ -76,7 +76,7 @@ def _drawn_distance(kind, u, v, across, along, hole, outline, N: tl.constexpr):
 
 @triton.jit
 def _reach(across, along, outline, N: tl.constexpr):
-    """A bound of ρ within which a drawn shape touches pixels: its largest radius and half a pixel, however steep."""
+    """A bound of ρ beyond which a drawn shape touches no pixel: its largest radius plus half a pixel."""
     radius, slope = across * 0 + 1.0, across * 0
     for i in tl.static_range(N):
         size = tl.abs(tl.load(outline + 2 * i)) + tl.abs(tl.load(outline + 2 * i + 1))
@@ -100,7 +100,7 @@ def _gather(pixels, offset, height, width, x, y, wanted):
 
 @triton.jit
 def _byte(a, b, c, d, right, down, SHIFT: tl.constexpr):
-    """Bilinear interpolation of one of the four bytes of the pixels around a place."""
+    """Bilinear interpolation of one of the four bytes of the pixels around a position."""
     a, b = ((a >> SHIFT) & 255).to(tl.float32), ((b >> SHIFT) & 255).to(tl.float32)
     c, d = ((c >> SHIFT) & 255).to(tl.float32), ((d >> SHIFT) & 255).to(tl.float32)
     upper, lower = a + right * (b - a), c + right * (d - c)
@@ -146,7 +146,7 @@ def _paint_layer(paint, pictures, pixels, layer, x, y, wanted):
 
 @triton.jit
 def _agreeing(own, a, b, c, d, p, q, r, s):
-    """The weight of the pixels that have the label of one of them."""
+    """The total weight of the pixels with the label of one of them."""
     total = tl.where(a == own, p, 0.0) + tl.where(b == own, q, 0.0)
     return total + tl.where(c == own, r, 0.0) + tl.where(d == own, s, 0.0)
 
@@ -166,7 +166,7 @@ def _labels(a, b, c, d, right, down):
 
 @triton.jit
 def _flow_of(motion, camera, x, y, H, W, bend_x, bend_y, largest):
-    """The flow at the places x, y, whose motions and bends are given."""
+    """The flow at the positions x, y with their motions and bends."""
     unit = tl.maximum(H, W) / 2
     xn, yn = (x - (W - 1) / 2) / unit, (y - (H - 1) / 2) / unit
     tx, ty, tz = tl.load(camera), tl.load(camera + 1), tl.load(camera + 2)
