@@ -164,7 +164,7 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--densities", "1;5"], "--densities: '1;5' was given; percentages"),
         (["--densities", "120"], "--densities: '120' was given; percentages"),
         (["--patterns", "holes,rain"], "--patterns must be among lidar, holes, grid, single, got 'rain'"),
-        (["--datasets", "C"], "datasets: 'C' was given; frames has A, B"),
+        (["--datasets", "C"], "datasets must be among A, B in frames, got 'C'"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
         (["--set", "lam=3"], "--set: 'lam=3' was given; METHOD.KEY=VALUE"),
         (["--set", "harmonic.tolerance=x"], "tolerance: 'x' was given; a number is taken"),
