@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.api import load_model
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.networks.registry import build_network
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.config_file import read_config

@@ -5,7 +5,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from flowinpaint.data.scene import Scene, sample_scene
+from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.masks import (
     bernoulli_mask,
     blob_hole_mask,

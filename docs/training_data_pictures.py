@@ -17,11 +17,11 @@ import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 import torch
+from edge_statistics import EdgeCounts, count_edges
 
 from flowinpaint.data.bank import PictureBank, read_bank
 from flowinpaint.data.folder import find_samples
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.statistics import EdgeCounts, count_edges
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.viz.colours import as_rgb, flow_to_rgb
 
 mpl.use("Agg")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.ndimage import binary_dilation, gaussian_filter
 
 import flowinpaint as fi
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
 
 
 def failed_check(flow: npt.NDArray[np.float32], seed: int = 0) -> npt.NDArray[np.bool_]:

@@ -8,8 +8,8 @@ import torch
 
 import flowinpaint as fi
 from flowinpaint.api import EXPLICIT, parameters_of
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.diffusion.fsi import fsi_cycle
 from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import divergence

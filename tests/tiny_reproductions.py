@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.reproduction import frames
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.frames import FrameChoice

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flowinpaint.config_parsing import build
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.training import source
 from flowinpaint.training.config import DataConfig, TrainingConfig
 from flowinpaint.training.distributed import World

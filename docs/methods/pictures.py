@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import flowinpaint as fi
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import endpoint_error

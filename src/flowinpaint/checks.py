@@ -1,4 +1,4 @@
-"""Checks of arguments and configuration values, before anything is computed."""
+"""Checks of arguments and configuration values before any computation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numbers
 import warnings
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -15,51 +15,57 @@ import torch
 
 from flowinpaint.errors import InputError
 
+Range = tuple[float, float]
+Counts = tuple[int, int]
+"""A pair (low, high)."""
+
 _FEW_BITS = 12
-"""Cameras give 10 or 12 bits in 16: an image that uses no more is probably not as dark as it says."""
+"""Cameras store 10 or 12 bits in 16; an image that uses no more bits is probably not as dark as it looks."""
 
 
 def check_flow(flow: object) -> npt.NDArray[np.floating[Any]]:
-    """An (H, W, C) array of a floating type, none of the sizes 0."""
+    """The flow; InputError unless it is a non-empty floating array (H, W, C)."""
     if not isinstance(flow, np.ndarray):
-        raise InputError(f"flow: {type(flow).__name__} was given; a numpy array (H, W, C) is taken.")
+        raise InputError(f"flow must be a numpy array (H, W, C), got {type(flow).__name__}")
     if flow.ndim == 2:
-        raise InputError(f"flow: shape {flow.shape} was given; (H, W, C) is taken: pass flow[..., None].")
+        raise InputError(f"flow must have shape (H, W, C), got {flow.shape}; pass flow[..., None]")
     if flow.ndim != 3 or min(flow.shape) < 1:
-        raise InputError(f"flow: shape {flow.shape} was given; (H, W, C), none of them 0, is taken.")
+        raise InputError(f"flow must have a non-empty shape (H, W, C), got {flow.shape}")
     if not np.issubdtype(flow.dtype, np.floating):
-        raise InputError(f"flow: {flow.dtype} was given; a floating type is taken.")
+        raise InputError(f"flow must have a floating type, got {flow.dtype}")
     return flow
 
 
 def check_mask(mask: object, flow: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
-    """An (H, W) bool array with at least one True, every vector it calls known being finite in float32.
+    """The mask (H, W), or the finite vectors if it is None.
 
-    None stands for the finite vectors.
+    Raises InputError unless the mask is bool, has a True, and every known vector is finite in float32.
     """
     size = flow.shape[:2]
     with np.errstate(over="ignore"):
         finite = np.isfinite(flow[..., 0].astype(np.float32, copy=False))
-        for k in range(1, flow.shape[2]):  # all(axis=2) takes many times as long
+        for k in range(1, flow.shape[2]):  # all(axis=2) is many times slower
             finite &= np.isfinite(flow[..., k].astype(np.float32, copy=False))
     if mask is None:
         known = finite
     else:
         if not isinstance(mask, np.ndarray):
-            raise InputError(f"mask: {type(mask).__name__} was given; a numpy bool array (H, W) is taken.")
+            raise InputError(f"mask must be a numpy bool array (H, W), got {type(mask).__name__}")
         if mask.shape != size:
-            raise InputError(f"mask: shape {mask.shape} was given; {size} is taken beside a flow of {flow.shape}.")
+            raise InputError(f"mask must have shape {size} for a flow of shape {flow.shape}, got {mask.shape}")
         if mask.dtype != np.bool_:
-            raise InputError(f"mask: {mask.dtype} was given; bool, True where known, is taken: pass mask > 0.")
+            raise InputError(f"mask must be bool, True where known, got {mask.dtype}; pass mask > 0")
         known = mask
     if not known.any():
-        where = "flow: no vector is finite" if mask is None else "mask: no pixel is known"
-        raise InputError(f"{where}; at least one is needed.")
+        what = (
+            "flow must have at least one finite vector" if mask is None else "mask must have at least one known pixel"
+        )
+        raise InputError(f"{what}, got none")
     if (bad := known & ~finite).any():
         row, column = np.argwhere(bad)[0]
         raise InputError(
-            f"flow: {int(bad.sum())} vectors that the mask calls known are NaN or infinite, the first at row {row}, "
-            f"column {column}; known vectors must be finite."
+            f"flow must be finite where known, got {int(bad.sum())} NaN or infinite vectors, the first at row {row}, "
+            f"column {column}"
         )
     return known
 
@@ -72,34 +78,34 @@ def check_image(image: object, size: tuple[int, ...]) -> npt.NDArray[np.float32]
 
 
 def check_picture(image: object, size: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Any accepted image as (H, W, 3) or (H, W, 1): uint8 and uint16 as they are, others float32 in [0, 1].
+    """Any accepted image as (H, W, 3) or (H, W, 1): uint8 and uint16 unchanged, others float32 in [0, 1].
 
     size: (H, W), or the shape (H, W, C) of the flow.
     """
     if not isinstance(image, np.ndarray):
-        raise InputError(f"image: {type(image).__name__} was given; a numpy array (H, W, 3) or (H, W) is taken.")
+        raise InputError(f"image must be a numpy array (H, W, 3) or (H, W), got {type(image).__name__}")
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
-        raise InputError(f"image: shape {image.shape} was given; (H, W, 3) or (H, W) is taken.")
+        raise InputError(f"image must have shape (H, W, 3) or (H, W), got {image.shape}")
     if image.shape[:2] != size[:2]:
         if image.shape[:2] == size[1:]:
-            raise InputError(f"flow: shape {size} was given; (H, W, C) is taken: pass np.moveaxis(flow, 0, -1).")
-        raise InputError(f"image: size {image.shape[:2]} was given; {tuple(size[:2])} is taken, the size of the flow.")
+            raise InputError(f"flow must have shape (H, W, C), got {size}; pass np.moveaxis(flow, 0, -1)")
+        raise InputError(f"image must have the size of the flow, {tuple(size[:2])}, got {image.shape[:2]}")
     if np.issubdtype(image.dtype, np.floating):
         if not np.isfinite(image).all():
-            raise InputError("image: NaN or infinite values were given; values in [0, 1] are taken.")
-        # Filters overshoot a little; an image in 0..255 does not pass.
+            raise InputError("image must have values in [0, 1], got NaN or infinity")
+        # Tolerates the small overshoot of filters but not an image in 0..255.
         if image.min() < -0.01 or image.max() > 1.01:
             raise InputError(
-                f"image: values from {image.min():.4g} to {image.max():.4g} were given; [0, 1] is taken "
-                "for a float image, 0..255 for uint8."
+                f"image must have values in [0, 1] if float and 0..255 if uint8, got {image.dtype} from "
+                f"{image.min():.4g} to {image.max():.4g}"
             )
         image = np.clip(image, 0, 1).astype(np.float32)
     elif image.dtype not in (np.uint8, np.uint16):
-        raise InputError(f"image: {image.dtype} was given; uint8, uint16 or a float in [0, 1] is taken.")
+        raise InputError(f"image must be uint8, uint16 or float in [0, 1], got {image.dtype}")
     elif image.dtype == np.uint16 and 0 < (brightest := int(image.max(initial=0))) < 2**_FEW_BITS:
         bits = next(bits for bits in (8, 10, _FEW_BITS) if brightest < 2**bits)
         warnings.warn(
-            f"image: uint16 up to {brightest} was given, which is dark; if it has {bits} bits, give it as a float: "
+            f"image: the largest uint16 value is {brightest}, so the image is nearly black. If it is {bits}-bit, pass "
             f"image / {2**bits - 1}.",
             stacklevel=3,
         )
@@ -107,12 +113,12 @@ def check_picture(image: object, size: tuple[int, ...]) -> npt.NDArray[Any]:
 
 
 def full_scale(picture: npt.NDArray[Any]) -> int:
-    """The value that stands for 1 in an array of this type."""
+    """The value that means 1 in an array of this type."""
     return 1 if picture.dtype == np.float32 else int(np.iinfo(picture.dtype).max)
 
 
 def check_device(device: object) -> torch.device:
-    """The torch device; "auto" is CUDA where there is one and the CPU elsewhere."""
+    """The torch device; "auto" is CUDA if available, else the CPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -120,27 +126,27 @@ def check_device(device: object) -> torch.device:
     except (RuntimeError, TypeError):
         chosen = None
     if not isinstance(chosen, torch.device) or chosen.type not in ("cpu", "cuda"):
-        raise InputError(f'device: {device!r} was given; "auto", "cpu", "cuda" or "cuda:0" is taken.')
+        raise InputError(f'device must be "auto", "cpu", "cuda" or "cuda:0", got {device!r}')
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         raise InputError(
-            f"device: {str(device)!r} was given, but PyTorch sees {count} CUDA devices; one of these, or cpu, is taken."
+            f"device must be cpu or one of the {count} CUDA devices that PyTorch sees, got {str(device)!r}"
         )
     return chosen
 
 
 class Limit(Enum):
-    """A rule for one number; the value is how a message puts it."""
+    """The rule for a number, worded for error messages."""
 
-    ANY = "of any sign"
-    WEIGHT = "of at least 0"
-    SHARE = "above 0 and up to 1"
-    PART = "of at least 0 and below 1"
-    CHANCE = "from 0 to 1"
-    POSITIVE = "above 0"
-    LENGTH = "of at least 1"
-    COUNT = "that is whole and from 1 to 10000"
-    WHOLE = "that is whole and from 0 to 10000"
+    ANY = "a finite number"
+    WEIGHT = "a finite number of at least 0"
+    SHARE = "a number above 0 and at most 1"
+    PART = "a number of at least 0 and below 1"
+    CHANCE = "a number from 0 to 1"
+    POSITIVE = "a finite number above 0"
+    LENGTH = "a finite number of at least 1"
+    COUNT = "an integer from 1 to 10000"
+    WHOLE = "an integer from 0 to 10000"
 
 
 _RULES: dict[Limit, Callable[[float], bool]] = {
@@ -159,17 +165,37 @@ _RULES: dict[Limit, Callable[[float], bool]] = {
 def check_number(name: str, value: object, limit: Limit) -> None:
     """Raise InputError unless the value is a finite number within the limit."""
     if not _passes(value, limit):
-        raise InputError(f"{name} is {value!r}; a finite number {limit.value} is taken.")
+        raise InputError(f"{name} must be {limit.value}, got {value!r}")
 
 
 def check_range(name: str, value: object, limit: Limit) -> None:
-    """Raise InputError unless the value is a pair (low, high) of finite numbers within the limit."""
+    """Raise InputError unless the value is a pair low <= high of finite numbers within the limit."""
     fits = isinstance(value, tuple) and len(value) == 2 and all(_passes(x, limit) for x in value)
     if not fits or value[0] > value[1]:  # type: ignore[index]
-        raise InputError(f"{name} is {value!r}; two finite numbers {limit.value} are taken, the lower one first.")
+        raise InputError(f"{name} must be a pair low <= high, each {limit.value}, got {value!r}")
 
 
 def _passes(value: object, limit: Limit) -> bool:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     return math.isfinite(value) and _RULES[limit](float(value))
+
+
+def check_fields(config: Any) -> None:
+    """Check a frozen dataclass of numbers, pairs (low, high) and tuples: Annotated[type, Limit], else Limit.WEIGHT.
+
+    Lists, as in TOML, become tuples, and the numbers of integer fields become int.
+    """
+    for name, kind in get_type_hints(type(config), include_extras=True).items():
+        kind, limit = get_args(kind) if get_origin(kind) is Annotated else (kind, Limit.WEIGHT)
+        value, parts = getattr(config, name), get_args(kind)
+        if isinstance(value, list):
+            value = tuple(value)
+        if parts and parts[-1] is not Ellipsis:
+            check_range(name, value, limit)
+        else:
+            for number in value if parts and isinstance(value, tuple) else (value,):
+                check_number(name, number, limit)
+        if kind is int or int in parts:
+            value = tuple(map(int, value)) if parts else int(value)
+        object.__setattr__(config, name, value)

@@ -1,4 +1,4 @@
-"""Tables, as TOML and JSON have them, to dataclasses, with errors that name the key."""
+"""Build dataclasses from tables, as in TOML and JSON, with errors that name the key."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from flowinpaint.errors import InputError
 T = TypeVar("T")
 
 KIND = "kind"
-"""The key by which a table says which of several dataclasses it is; the first of them without it."""
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
+"""The key that selects one of several dataclasses; the default is the first."""
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a quoted string"}
 
 
 def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
-    """A dataclass from a table of its fields; InputError names the key, what was given and what is taken."""
+    """Build a dataclass from a table of its fields; an InputError names the key."""
     types_of = get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in table:
         if key not in names:
             near = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {path}{near[0]}?" if near else f"taken: {', '.join(names)}."
+            hint = f"did you mean {path}{near[0]}?" if near else f"known keys: {', '.join(names)}"
             raise InputError(f"{path}{key}: there is no such key; {hint}")
     required = [field.name for field in dataclasses.fields(cls) if _is_required(field)]  # type: ignore[arg-type]
     if missing := [name for name in required if name not in table]:
-        raise InputError(f"{path}{missing[0]}: is missing; taken together: {', '.join(names)}.")
+        raise InputError(f"{path}{missing[0]} is missing; required together: {', '.join(names)}")
     values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
     try:
         return cls(**values)
@@ -43,12 +43,12 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 def _convert(value: Any, wanted: Any, key: str) -> Any:
     if dataclasses.is_dataclass(wanted) and isinstance(wanted, type):
         if not isinstance(value, dict):
-            raise InputError(f"{key}: {value!r} was given; a table [{key}] is taken.")
+            raise InputError(f"{key} must be a table [{key}], got {value!r}")
         return build(wanted, value, f"{key}.")
     origin, arguments = get_origin(wanted), get_args(wanted)
     if origin is Literal:
         if value not in arguments:
-            raise InputError(f"{key}: {value!r} was given; {' or '.join(map(repr, arguments))} is taken.")
+            raise InputError(f"{key} must be {' or '.join(map(repr, arguments))}, got {value!r}")
         return value
     if origin is tuple:
         return _convert_tuple(value, arguments, key)
@@ -59,7 +59,7 @@ def _convert(value: Any, wanted: Any, key: str) -> Any:
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not wanted:
-        raise InputError(f"{key}: {value!r} was given; {_WORDS[wanted]} is taken.")
+        raise InputError(f"{key} must be {_WORDS[wanted]}, got {value!r}")
     return value
 
 
@@ -68,19 +68,19 @@ def _convert_tuple(value: Any, arguments: tuple[Any, ...], key: str) -> tuple[An
     wrong = not isinstance(value, list | tuple) or (not endless and len(value) != len(arguments))
     if wrong:
         count = "a list" if endless else f"a list of {len(arguments)}"
-        raise InputError(f"{key}: {value!r} was given; {count} is taken, each {_WORDS[arguments[0]]}.")
+        raise InputError(f"{key} must be {count}, each {_WORDS[arguments[0]]}, got {value!r}")
     kinds = [arguments[0]] * len(value) if endless else arguments
     return tuple(_convert(entry, kind, key) for entry, kind in zip(value, kinds, strict=True))
 
 
 def _of_kind(value: Any, classes: tuple[Any, ...], key: str) -> type[Any]:
-    """The dataclass of a table's kind: each has a field of that name whose default is its own."""
+    """The dataclass of a table's kind, among classes with a field KIND whose default is their own kind."""
     if not isinstance(value, Mapping):
-        raise InputError(f"{key}: {value!r} was given; a table [{key}] is taken.")
+        raise InputError(f"{key} must be a table [{key}], got {value!r}")
     by_kind: dict[Any, type[Any]] = {
         next(f.default for f in dataclasses.fields(c) if f.name == KIND): c for c in classes
     }
     wanted = value.get(KIND, next(iter(by_kind)))
     if wanted not in by_kind:
-        raise InputError(f"{key}.{KIND}: {wanted!r} was given; {' or '.join(map(repr, by_kind))} is taken.")
+        raise InputError(f"{key}.{KIND} must be {' or '.join(map(repr, by_kind))}, got {wanted!r}")
     return by_kind[wanted]

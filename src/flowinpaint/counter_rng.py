@@ -1,8 +1,8 @@
-"""Random numbers as a pure function of a sample's number: the same on any device, in any batch and on any rank.
+"""Counter-based random numbers: a pure function of a sample's number, on any device, in any batch and on any rank.
 
-There is no state to save. Sample n of seed s is what it is whoever draws it, so a run goes on exactly where it was
-interrupted, many processes share the work of one, and a CUDA graph draws afresh at each replay. The hash is the
-finaliser of SplitMix64 (Steele, Lea and Flood, 2014) over a counter.
+There is no state to save, so a run resumes exactly where it stopped, several processes share the work of one, and a
+CUDA graph draws new numbers at each replay. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)
+applied to a counter.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from torch import Tensor
 from flowinpaint.errors import InputError
 
 _GOLDEN = -0x61C8864680B583EB
-"""2⁶⁴ divided by the golden ratio, odd, as a signed number: torch's integers wrap around."""
+"""2⁶⁴ divided by the golden ratio, odd, as a signed number; torch's integers wrap around."""
 MIX = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
 _UNIT = 2.0**-24
 
-
 _NUMBERS = 64
 _STREAMS = 64
-"""Streams of up to so many numbers are made so many at a time: a scene wants hundreds, each of them little work."""
+"""Streams of up to _NUMBERS numbers are made _STREAMS at a time, because a scene needs hundreds of short ones."""
 
 
 def check_seed(seed: SupportsIndex) -> int:
-    """The seed; InputError unless it is a whole number, of any library, for which no other one draws the same."""
+    """The seed as int; InputError unless it is an integer, of any library, from 0 to 2⁶³ - 1."""
     value = operator.index(seed) if hasattr(seed, "__index__") and not isinstance(seed, bool) else -1
     if not 0 <= value < 2**63:
-        raise InputError(f"seed: {seed!r} was given; a whole number from 0 to 2⁶³ - 1 is taken.")
+        raise InputError(f"seed must be an integer from 0 to 2⁶³ - 1, got {seed!r}")
     return value
 
 
 class Draws:
-    """A fresh stream of numbers for each call, for each of B samples with numbers (B,) int64."""
+    """Random streams of B samples with numbers (B,) int64; each call uses a new stream."""
 
     def __init__(self, samples: Tensor, seed: int = 0) -> None:
         self._base = _hash(samples + _wrap((seed + 1) * _GOLDEN))
@@ -57,7 +56,7 @@ class Draws:
         return self._next(shape, _normal)
 
     def integers(self, shape: tuple[int, ...], count: Tensor | int) -> Tensor:
-        """Whole numbers (B, *shape) int64 from 0 to count - 1."""
+        """Integers (B, *shape) int64 from 0 to count - 1."""
         return self._next(shape, _word) * count >> 32
 
     def chance(self, shape: tuple[int, ...], probability: Tensor | float) -> Tensor:
@@ -65,12 +64,12 @@ class Draws:
         return self._next(shape, _uniform) < probability
 
     def key(self) -> Tensor:
-        """What the next stream is made from, (B,) int64: for `normal_field`."""
+        """The keys (B,) int64 of the next stream, for `normal_field`."""
         self._used += 1
         return self._streams(self._used - 1, 1)[:, 0]
 
     def _next(self, shape: tuple[int, ...], kind: Callable[[Tensor], Tensor]) -> Tensor:
-        """The next stream's numbers (B, *shape), of a kind."""
+        """Numbers (B, *shape) of a kind from the next stream."""
         count = math.prod(shape)
         if count > _NUMBERS:
             return kind(_numbered(self.key(), shape))
@@ -82,21 +81,21 @@ class Draws:
         return self._blocks[block, kind][:, row, :count].reshape(-1, *shape)
 
     def _streams(self, first: int, count: int) -> Tensor:
-        """The keys (B, count) of so many streams."""
-        # Or-ing nothing keeps compilers from taking the product for an address, in 32 bits.
+        """The keys (B, count) of consecutive streams."""
+        # `| 0` keeps compilers from computing the product as a 32-bit address.
         steps = (_count_up(count, self._base) | 0) * _GOLDEN
         return _hash(self._base[:, None] + _wrap((first + 1) * _GOLDEN) + steps)
 
 
 def normal_field(key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Standard normal numbers (B, *shape), the stream of a key (B,) of `Draws.key`: a function that compilers fuse."""
+    """Standard normal numbers (B, *shape) from the stream of a key (B,) of `Draws.key`; torch.compile can fuse it."""
     return _normal(_numbered(key, shape))
 
 
 def _numbered(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The hashes (B, *shape) of a stream."""
     places = _count_up(math.prod(shape), key).view(1, *shape)
-    # Not key + place * _GOLDEN: compilers take that for an address, in 32 bits.
+    # Not key + place * _GOLDEN, which compilers compute as a 32-bit address.
     return _hash(key.view(-1, *[1] * len(shape)) ^ places)
 
 
@@ -110,7 +109,7 @@ def _uniform(bits: Tensor) -> Tensor:
 
 
 def _normal(bits: Tensor) -> Tensor:
-    """Box and Muller's number from the two halves of a hash."""
+    """A normal number from the two halves of a hash (Box and Muller)."""
     angle = 2 * math.pi * ((bits >> 8 & 0xFFFFFF).float() * _UNIT)
     return torch.sqrt(-2 * torch.log(_uniform(bits) + _UNIT)) * torch.cos(angle)
 
@@ -126,12 +125,12 @@ def _wrap(n: int) -> int:
 
 
 def _hash(x: Tensor) -> Tensor:
-    """A bijection of int64 that spreads every bit over all."""
+    """The finaliser of SplitMix64, a bijection of int64."""
     for shift, factor in MIX:
         x = (x ^ _shift(x, shift)) * factor
     return x ^ _shift(x, 31)
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
-    """Shift right as if x had no sign."""
+    """Unsigned shift to the right."""
     return x >> bits & ((1 << (64 - bits)) - 1)

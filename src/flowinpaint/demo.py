@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from flowinpaint.api import NETWORKS, inpaint, usual_methods
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_folder_writable, make_folder, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask

@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each message is one sentence: the argument or file, what was given, what is taken."""
+"""User errors. A message names the argument or file, the rule, and the value: "count must be at least 1, got 0"."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ class InputError(ValueError):
 
 
 class FileFormatError(ValueError):
-    """A file exists but does not hold what its name or header says."""
+    """A file exists but its content does not match its name or header."""
 
 
 class MissingFileError(FileNotFoundError):
-    """A file that was asked for is not there."""
+    """A required file does not exist."""
 
 
 def check_file(path: Path, fault: str | bool | None) -> None:
-    """Raise FileFormatError if a file has a fault: a phrase that fits behind its name."""
+    """Raise FileFormatError if a file has a fault, a phrase to append to its name."""
     if fault:
         raise FileFormatError(f"{path}: {fault}")

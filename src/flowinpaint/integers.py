@@ -1,4 +1,4 @@
-"""Whole numbers: Triton's own functions for these take microseconds, which a launch has no time for."""
+"""Integer arithmetic for kernel launches; Triton's own functions take microseconds."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def power_of_two(n: int) -> int:
-    """The least power of two that is not below n, n being at least 1."""
+    """The smallest power of two that is at least n, for n >= 1."""
     return 1 << (n - 1).bit_length()

@@ -1,4 +1,4 @@
-"""How far a flow field is from the truth."""
+"""Error metrics of flow fields."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ from flowinpaint.errors import InputError
 _Array = npt.NDArray[np.float64]
 _Mask = npt.NDArray[np.bool_]
 
-# The KITTI rule: an estimate is wrong when it is off by more than both of these.
+# KITTI's rule: an estimate is wrong if its error exceeds both.
 _OUTLIER_PIXELS = 3.0
 _OUTLIER_FRACTION = 0.05
 
@@ -16,8 +16,7 @@ _OUTLIER_FRACTION = 0.05
 def endpoint_error(flow: npt.ArrayLike, truth: npt.ArrayLike) -> _Array:
     """The Euclidean distance (H, W) in px between two fields (H, W, C).
 
-    A flow that is not finite where the truth is known is infinitely wrong: inf. Where the truth is not finite
-    the error is not known: nan.
+    The error is inf where the flow is not finite but the truth is, and nan where the truth is not finite.
     """
     estimate, target = _pair(flow, truth)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -30,17 +29,16 @@ def endpoint_error(flow: npt.ArrayLike, truth: npt.ArrayLike) -> _Array:
 def epe(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None = None) -> float:
     """The mean endpoint error in px of a field (H, W, C) over the valid pixels (H, W).
 
-    Without valid, those count where the truth is finite in all channels. The result is inf if the flow is not
-    finite at a valid pixel.
+    The default for valid is where the truth is finite. The result is inf if the flow is not finite at a valid pixel.
     """
     error = endpoint_error(flow, truth)
     return float(error[_valid_pixels(error, valid)].mean())
 
 
 def fl_outliers(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None = None) -> float:
-    """The percentage of the valid pixels (H, W) off by more than 3 px and by more than 5 % of the truth.
+    """The percentage of the valid pixels (H, W) whose error exceeds 3 px and 5 % of the true magnitude.
 
-    Without valid, those count where the truth is finite in all channels. A flow that is not finite is off.
+    The default for valid is where the truth is finite. A non-finite flow is wrong.
     """
     error = endpoint_error(flow, truth)
     counted = _valid_pixels(error, valid)
@@ -50,9 +48,9 @@ def fl_outliers(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None =
 
 
 def errors_over(flow: npt.ArrayLike, truth: npt.ArrayLike, pixels: float, valid: _Mask | None = None) -> float:
-    """The percentage of the valid pixels (H, W) off by more than so many px.
+    """The percentage of the valid pixels (H, W) whose error exceeds a number of pixels.
 
-    Without valid, those count where the truth is finite in all channels. A flow that is not finite is off.
+    The default for valid is where the truth is finite. A non-finite flow is wrong.
     """
     error = endpoint_error(flow, truth)
     return float(100 * (error[_valid_pixels(error, valid)] > pixels).mean())
@@ -61,9 +59,9 @@ def errors_over(flow: npt.ArrayLike, truth: npt.ArrayLike, pixels: float, valid:
 def _pair(flow: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[_Array, _Array]:
     estimate, target = np.asarray(flow, np.float64), np.asarray(truth, np.float64)
     if target.ndim != 3:
-        raise InputError(f"truth has the shape {target.shape}; a field (H, W, C) is taken.")
+        raise InputError(f"truth must have shape (H, W, C), got {target.shape}")
     if estimate.shape != target.shape:
-        raise InputError(f"flow has the shape {estimate.shape}; that of truth, {target.shape}, is taken.")
+        raise InputError(f"flow must have the shape of truth, {target.shape}, got {estimate.shape}")
     return estimate, target
 
 
@@ -71,12 +69,10 @@ def _valid_pixels(error: _Array, valid: _Mask | None) -> _Mask:
     known = ~np.isnan(error)
     counted = known if valid is None else np.asarray(valid)
     if counted.dtype != np.bool_ or counted.shape != error.shape:
-        raise InputError(f"valid is {counted.dtype} {counted.shape}; bool of the field's {error.shape} is taken.")
+        raise InputError(f"valid must be bool of shape {error.shape}, got {counted.dtype} {counted.shape}")
     if (counted & ~known).any():
-        raise InputError(
-            f"valid marks {np.count_nonzero(counted & ~known)} pixels where truth is not finite; "
-            "only pixels with a finite truth are taken."
-        )
+        count = np.count_nonzero(counted & ~known)
+        raise InputError(f"valid must be False where truth is not finite, got {count} True pixels there")
     if not counted.any():
-        raise InputError("valid leaves no pixel to measure; at least one pixel with a finite truth is taken.")
+        raise InputError("valid must have at least one pixel with a finite truth, got none")
     return counted

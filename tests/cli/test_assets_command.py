@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flowinpaint.cli import app
-from flowinpaint.data import procedural
+from flowinpaint.data import procedural_pictures as procedural
 from flowinpaint.data.bank import KINDS, read_bank
 
 
@@ -56,9 +56,9 @@ def test_build_counts_what_it_took_and_names_what_it_skipped(place: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "--photos, --cutouts and --textures: none was given"),
+        ([], "one of --photos, --cutouts and --textures is required"),
         (["--textures", "nowhere"], "textures: nowhere does not exist"),
-        (["--textures", "in", "-o", "b.npz"], "--out: b.npz was given; a name that ends in .safetensors"),
+        (["--textures", "in", "-o", "b.npz"], "--out must end in .safetensors, got b.npz"),
         (["--textures", "in", "-o", "no/b.safetensors"], "the folder no does not exist"),
         (["--cutouts", "in"], "cutouts: none of the pictures in in can be used"),
     ],

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from flowinpaint.api import inpaint
 from flowinpaint.cli import app
 from flowinpaint.cli import reproduce as command
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import jobs, speed
 from flowinpaint.reproduction import frames, networks, tables
 from flowinpaint.reproduction.scale import QUICK_SCALE, Budget
@@ -216,7 +216,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_table(place: Path, monkeypatch
         (["table1", "--steps", "1", "--minutes", "1"], "--minutes and --steps: both or none were given"),
         (["table1", "--models", "no"], "--models: no is no folder"),
         (["table1", "--bank", "no"], "--bank: no: there is no such file"),
-        (["table1", "--sintel", "no"], "--sintel: no does not exist; expected is the folder no/training/final"),
+        (["table1", "--sintel", "no"], "--sintel: no does not exist, expected the folder no/training/final"),
         (["table3", "--kitti", "no"], "--kitti: no does not exist"),
         (["table1", "--root", "no"], "--root: no does not exist"),
         (["table1", "--models", "."], "--models: . holds no network of a reproduction"),

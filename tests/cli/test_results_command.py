@@ -10,8 +10,8 @@ from finished_evaluations import REFERENCE, grid_of_records, write_evaluation
 from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.cli import results as results_command
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame
-from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.results_page import BEGIN, END
 from flowinpaint.masks.cases import Case, drawn_mask
 
@@ -126,7 +126,7 @@ def test_without_a_method_to_run_there_is_no_picture(place: Path, monkeypatch: p
     [
         (["nowhere"], "nowhere/results.json: there is no such file"),
         (["first", "--readme", "no.md"], "no.md: there is no such file"),
-        (["first", "--page", "README.md/page.md"], "README.md: is a file; a folder"),
+        (["first", "--page", "README.md/page.md"], "README.md: must be a folder"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

@@ -182,15 +182,15 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--methods", "none.safetensors"], "none.safetensors: there is no such file"),
         (["--methods", ""], "--methods: '' was given"),
         (["--precision", "float64"], "--precision: 'float64' was given; auto or float32"),
-        (["--devices", "tpu"], "device: 'tpu' was given"),
+        (["--devices", "tpu"], "device must be"),
         (["--density", "0"], "--density: 0 was given"),
         (["--sides", "9"], "--sides: '9' was given; LEAST,LARGEST from 1 on"),
         (["--sides", "16,8"], "--sides: '16,8' was given; LEAST,LARGEST"),
         (["--sides", "8,90000"], "--sides: '8,90000' was given; LEAST,LARGEST"),
         (["--sides", "8,9", "--many-sizes", "5"], "with fewer than the 5 sizes of --many-sizes"),
         (["--many-sizes", "1"], "--many-sizes: 1 was given; 0, or 2 and more"),
-        (["-o", "file"], "file: is a file; a folder"),
-        (["-o", "file/in"], "file: is a file; a folder"),
+        (["-o", "file"], "file: must be a folder"),
+        (["-o", "file/in"], "file: must be a folder"),
         (["--sizes", "40000x30000"], "'40000x30000' was given; HEIGHTxWIDTH"),
         (["--megapixels", "1e9"], "up to 1000 megapixels"),
     ],
@@ -211,5 +211,5 @@ def test_without_a_gpu_cuda_is_refused(place: Path) -> None:
         pytest.skip("there is one")
     code, _, stderr = run(*BASIC, "--devices", "cpu,cuda")
     assert code == 1
-    assert "device: 'cuda' was given, but PyTorch sees 0 CUDA devices" in stderr
+    assert "one of the 0 CUDA devices that PyTorch sees, got 'cuda'" in stderr
     assert not list(place.iterdir())

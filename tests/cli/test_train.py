@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import flowinpaint as fi
 from flowinpaint.cli import app
 from flowinpaint.cli import train as command
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.training import source
 from flowinpaint.training.config import ScheduleConfig
 from flowinpaint.training.loop import Progress

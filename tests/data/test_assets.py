@@ -6,7 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from flowinpaint.data import assets, procedural
+from flowinpaint.data import assets
+from flowinpaint.data import procedural_pictures as procedural
 from flowinpaint.data.assets import Source, build_bank, find_sources, segment, spread_labels, without_slivers
 from flowinpaint.data.bank import KINDS, bank_picture, read_bank, unpack
 from flowinpaint.errors import InputError
@@ -106,7 +107,7 @@ def test_without_scikit_image_only_photos_with_labels_are_taken(
     write(tmp_path / "in/a.png", labels())
     assert build(tmp_path, photos="in")[1]["photos"] == 1
     write(tmp_path / "in/b.jpg", halves())
-    with pytest.raises(InputError, match=r"b\.jpg has no label map beside it.*flowinpaint\[train\]"):
+    with pytest.raises(InputError, match=r"b\.jpg has no label map.*flowinpaint\[train\]"):
         build(tmp_path, photos="in")
 
 
@@ -188,13 +189,13 @@ def test_bad_files_are_skipped_by_name_and_the_rest_is_taken(tmp_path: Path) -> 
     _, counts, skipped = build(tmp_path, photos="photos", cutouts="cutouts")
     assert (counts["photos"], counts["cutouts"]) == (1, 1)
     phrases = {
-        "size.png": "is 60x30 pixels, but the picture beside it is 60x40",
-        "colours.png": "has colours; a grey map of labels is taken",
-        "small.jpg": "is 40x8 px; sides of 16",
-        "text.jpg": "the file starts like none of",
+        "size.png": "must be 60x40 pixels as its picture, got 60x30",
+        "colours.png": "must be a grey map of labels, got colours",
+        "small.jpg": "px, got 40x8",
+        "text.jpg": "unknown image format; supported are",
         "broken.bmp": "truncated",
-        "opaque.png": "has no alpha channel",
-        "nothing.png": "nothing lies inside of its silhouette",
+        "opaque.png": "has neither an alpha channel",
+        "nothing.png": "its silhouette is empty",
     }
     assert len(skipped) == len(phrases)
     for name, phrase in phrases.items():
@@ -215,9 +216,9 @@ def test_kinds_without_a_folder_are_drawn(tmp_path: Path) -> None:
 def test_what_cannot_be_built_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     out = tmp_path / "bank.safetensors"
-    with pytest.raises(InputError, match="folders: none was given"):
+    with pytest.raises(InputError, match="folders must have a folder for at least one of"):
         build_bank({}, out)
-    with pytest.raises(InputError, match=r"textures: .*in has no pictures in it"):
+    with pytest.raises(InputError, match=r"textures: .*in contains no pictures"):
         build_bank({"materials": [tmp_path / "in"]}, out)
     with pytest.raises(InputError, match=r"cutouts: .*nowhere does not exist"):
         build_bank({"cutouts": [tmp_path / "nowhere"]}, out)
@@ -226,7 +227,7 @@ def test_what_cannot_be_built_is_an_error_and_leaves_nothing(tmp_path: Path) -> 
         build_bank({"cutouts": [tmp_path / "in/a.png"]}, out)
     with pytest.raises(InputError, match=r"textures: none of the pictures in .*in can be used"):
         build_bank({"materials": [tmp_path / "in"]}, out)
-    with pytest.raises(InputError, match="longest: 8 was given"):
+    with pytest.raises(InputError, match="longest must be at least 16 px, got 8"):
         build_bank({"materials": [tmp_path / "in"]}, out, longest=8)
     with pytest.raises(InputError, match=r"the folder .*none does not exist"):
         build_bank({"materials": [tmp_path / "in"]}, tmp_path / "none" / "bank.safetensors")
@@ -237,7 +238,7 @@ def test_what_cannot_be_built_is_an_error_and_leaves_nothing(tmp_path: Path) -> 
     with pytest.raises(KeyboardInterrupt):
         build_bank({"materials": [tmp_path / "in"]}, out, skipped=interrupt)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
-    with pytest.raises(InputError, match=r"ends in \.safetensors"):
+    with pytest.raises(InputError, match=r"must end in \.safetensors"):
         build_bank({"materials": [tmp_path / "in"]}, tmp_path / "bank.zip")
 
 

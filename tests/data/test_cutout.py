@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowinpaint.data.cutout import cut_to_silhouette, silhouette_distance
+from flowinpaint.data.bank import cut_to_silhouette, silhouette_distance
 
 
 def test_pixels_at_the_border_are_half_a_pixel_from_it() -> None:

@@ -9,9 +9,8 @@ import numpy.typing as npt
 import pytest
 
 import flowinpaint as fi
-from flowinpaint.data.datasets import Dataset, open_dataset
+from flowinpaint.data.datasets import LAYOUTS, Dataset, open_dataset
 from flowinpaint.data.folder import find_samples
-from flowinpaint.data.layouts import LAYOUTS
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from frame_folder import make_root, make_sample
 from helpers import reference
@@ -240,7 +239,7 @@ def test_a_grey_image_gets_three_equal_channels(tmp_path: Path) -> None:
 
 def test_colour_is_preferred_to_grey(tmp_path: Path) -> None:
     root = kitti("colored_0")(kitti("image_0")(tmp_path))
-    assert open_dataset("kitti2012", root).entries[0].image.parent.name == "colored_0"
+    assert open_dataset("kitti2012", root).samples[0].image.parent.name == "colored_0"
 
 
 def test_middlebury(tmp_path: Path) -> None:
@@ -285,22 +284,22 @@ def test_channels_are_those_of_all_truths(tmp_path: Path) -> None:
     dataset = open_dataset("folder", make_root(tmp_path))
     assert dataset[:2].channels == 2
     assert dataset[2:].channels == 1
-    with pytest.raises(InputError, match=r"folder has truths of 1 channels \(B/one\) and 2 channels \(A/one\);"):
+    with pytest.raises(InputError, match=r"must be of one kind, got 1 channels \(B/one\) and 2 channels \(A/one\)"):
         _ = dataset.channels
 
 
 @pytest.mark.parametrize("name", FIRST_FOLDER)
 def test_a_wrong_root_says_what_was_found_and_what_is_expected(tmp_path: Path, name: str) -> None:
     root, expected = tmp_path / "root", tmp_path / "root" / FIRST_FOLDER[name]
-    ending = re.escape(f"; expected is the folder {expected}.") + "$"
+    ending = re.escape(f", expected the folder {expected}") + "$"
     with pytest.raises(InputError, match=rf"^root: {root} does not exist{ending}"):
         open_dataset(name, root)
     root.mkdir()
-    with pytest.raises(InputError, match=rf"^root: {root} has nothing in it{ending}"):
+    with pytest.raises(InputError, match=rf"^root: {root} contains nothing{ending}"):
         open_dataset(name, root)
     for child in "gfedcba":
         (root / child).mkdir()
-    with pytest.raises(InputError, match=rf"^root: {root} has a, b, c, d, e, …{ending}"):
+    with pytest.raises(InputError, match=rf"^root: {root} contains a, b, c, d, e, …{ending}"):
         open_dataset(name, root)
     shutil.rmtree(root)
     root.touch()
@@ -310,7 +309,7 @@ def test_a_wrong_root_says_what_was_found_and_what_is_expected(tmp_path: Path, n
 
 def test_a_folder_that_is_not_there_is_looked_for_as_deep_as_possible(tmp_path: Path) -> None:
     root = kitti("colored_0")(tmp_path)
-    found = f"root: {root}/training has colored_0, flow_noc, flow_occ; expected is the folder {root}/training/image_2."
+    found = f"root: {root}/training contains colored_0, flow_noc, flow_occ, expected the folder {root}/training/image_2"
     with pytest.raises(InputError, match=re.escape(found)):
         open_dataset("kitti2015", root)
 
@@ -319,7 +318,7 @@ def test_a_folder_without_the_files_says_so(tmp_path: Path) -> None:
     root = sintel(tmp_path)
     shutil.rmtree(root / "training" / "flow" / "a_1")
     shutil.rmtree(root / "training" / "flow" / "b_2")
-    with pytest.raises(InputError, match=r"training/flow has nothing in it; expected are files \*/frame_\*\.flo in it"):
+    with pytest.raises(InputError, match=r"training/flow contains nothing, expected files \*/frame_\*\.flo"):
         open_dataset("sintel", root)
 
 
@@ -341,8 +340,8 @@ def test_a_flow_without_its_image_is_told(tmp_path: Path, name: str, image: str,
     with pytest.raises(MissingFileError) as caught:
         open_dataset(name, root)
     message = str(caught.value)
-    assert message.startswith("root: no image was found for 1 of ")
-    assert message.endswith(f"such as {root / truth}; expected is {root / image}.")
+    assert message.startswith("root: 1 of ")
+    assert message.endswith(f"flows have no image, such as {root / truth}; expected {root / image}")
 
 
 @pytest.mark.parametrize(
@@ -356,7 +355,7 @@ def test_a_flow_without_its_image_is_told(tmp_path: Path, name: str, image: str,
 def test_an_image_without_a_flow_is_told_where_each_has_one(tmp_path: Path, name: str, truth: str, image: str) -> None:
     root = TREES[name](tmp_path)
     (root / truth).unlink()
-    with pytest.raises(MissingFileError, match=rf"no flow was found in .* for 1 of \d images, such as {root / image};"):
+    with pytest.raises(MissingFileError, match=rf"1 of \d images have no flow in .*: {root / image}, …"):
         open_dataset(name, root)
 
 
@@ -364,29 +363,29 @@ def test_flyingchairs_without_a_good_list_of_its_splits(tmp_path: Path) -> None:
     root = flyingchairs(tmp_path)
     file = root / "FlyingChairs_train_val.txt"
     for text, fault in {
-        "1\n2\n": "it has 2 marks, but there are 5 flows",
-        "1 1 1 1 3": r"it has the mark \['3'\]; 1",
+        "1\n2\n": "must have a mark for each of the 5 flows in .*, got 2",
+        "1 1 1 1 3": r"marks must be 1 \(training\) or 2 \(validation\), got \['3'\]",
     }.items():
         file.write_text(text)
         with pytest.raises(FileFormatError, match=f"FlyingChairs_train_val.txt: {fault}"):
             open_dataset("flyingchairs", root)
     file.write_text("1 1 1 1 1")
-    with pytest.raises(InputError, match="split: 'val' was given, and no example"):
+    with pytest.raises(InputError, match="has no sample in the split 'val'"):
         open_dataset("flyingchairs", root, "val")
     file.unlink()
-    with pytest.raises(MissingFileError, match=f"root: {root} has data; expected is also {file}"):
+    with pytest.raises(MissingFileError, match=f"root: {root} contains data, expected also the file {file}"):
         open_dataset("flyingchairs", root)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "Sintel"}, "name: 'Sintel' was given; one of flyingthings3d, sintel, kitti2012,"),
-        ({"split": "test"}, "split: 'test' was given; sintel has train."),
-        ({"render": "albedo"}, "render: 'albedo' was given; sintel has final and clean."),
-        ({"name": "kitti2012", "split": "train"}, "split: 'train' was given; kitti2012 has occ and noc."),
-        ({"name": "hd1k", "render": "clean"}, "render: 'clean' was given; hd1k has none to choose."),
-        ({"name": "folder", "split": "train"}, "split: 'train' was given; folder has none to choose."),
+        ({"name": "Sintel"}, "name must be one of flyingthings3d, sintel, kitti2012,"),
+        ({"split": "test"}, "split of sintel must be train, got 'test'"),
+        ({"render": "albedo"}, "render of sintel must be final or clean, got 'albedo'"),
+        ({"name": "kitti2012", "split": "train"}, "split of kitti2012 must be occ or noc, got 'train'"),
+        ({"name": "hd1k", "render": "clean"}, "render of hd1k must be omitted, got 'clean'"),
+        ({"name": "folder", "split": "train"}, "split of folder must be omitted, got 'train'"),
     ],
 )
 def test_a_wrong_name_split_or_render(tmp_path: Path, arguments: dict[str, str], message: str) -> None:
@@ -399,16 +398,16 @@ def test_sizes_and_channels_are_checked_when_an_example_is_read(tmp_path: Path) 
     image(root / "training" / "final" / f"{SCENE_FLOWS[0]}.png", (H, W + 1, 3))
     truth = root / "training" / "flow" / f"{SCENE_FLOWS[0]}.flo"
     dataset = open_dataset("sintel", root)
-    with pytest.raises(FileFormatError, match=rf"frame_0001.png: is 10x6 pixels .*, but {truth} is 9x6"):
+    with pytest.raises(FileFormatError, match=rf"frame_0001.png: must be 9x6 pixels as {truth}, got 10x6"):
         dataset[0]
     flow(truth, (H, W + 1))
     (root / "training" / "invalid" / "a_1").mkdir(parents=True)
     fi.write_mask(root / "training" / "invalid" / f"{SCENE_FLOWS[0]}.png", np.ones((H + 1, W), np.bool_))
-    with pytest.raises(FileFormatError, match=r"invalid/a_1/frame_0001.png: is 9x7 pixels"):
+    with pytest.raises(FileFormatError, match=r"invalid/a_1/frame_0001.png: must be 10x6 pixels .*, got 9x7"):
         open_dataset("sintel", root)[0]
     folder = make_sample(tmp_path / "frames" / "A" / "one", "disp.png")
     flow(folder / "disp.png", (20, 30))
-    with pytest.raises(FileFormatError, match=r"disp.png: it has 2 channels; 1 are taken here"):
+    with pytest.raises(FileFormatError, match=r"disp.png: must have 1 channels, got 2"):
         open_dataset("folder", tmp_path / "frames")[0]
 
 

@@ -42,7 +42,7 @@ def test_every_kind_of_truth_is_read_with_its_channels(root: Path) -> None:
 
 def test_a_fixed_mask_is_cut_to_what_is_valid(root: Path) -> None:
     sample = find_samples(root)[0]
-    whole = fi.read_mask(sample.folder / "mask_10.png")
+    whole = fi.read_mask(sample.masks[0][1])
     frame = sample.load(0.1, seed=5)
     assert sample.mask_kind(0.1) == "fixed"
     assert np.array_equal(frame.mask, whole & frame.valid)
@@ -91,10 +91,10 @@ def test_the_fingerprint_follows_the_files_that_are_read(root: Path) -> None:
     sample = find_samples(root)[0]
     fixed, drawn = sample.fingerprint(0.1), sample.fingerprint(0.2)
     assert fixed != drawn
-    fi.write_mask(sample.folder / "mask_10.png", fi.random_mask((H, W), 0.1, 9))
+    fi.write_mask(sample.image.with_name("mask_10.png"), fi.random_mask((H, W), 0.1, 9))
     assert sample.fingerprint(0.1) != fixed
     assert sample.fingerprint(0.2) == drawn
-    fi.write_image(sample.folder / "image.png", np.zeros((H, W), np.uint8))
+    fi.write_image(sample.image, np.zeros((H, W), np.uint8))
     assert sample.fingerprint(0.2) != drawn
 
 
@@ -105,13 +105,13 @@ def test_bad_roots_say_what_is_expected(root: Path, tmp_path: Path) -> None:
         (root / "nowhere", "does not exist"),
         (root / "INDEX.md", "is a file"),
         (root / "A" / "one", "is a single sample"),
-        (tmp_path / "empty", "has no folders in it"),
-        (root, "the data set .*C has no samples"),
+        (tmp_path / "empty", "contains no folders"),
+        (root, "the data set .*C contains no samples"),
     ):
         with pytest.raises(InputError, match=f"^root: .*{fault}.*image.png"):
             find_samples(path)
     assert len(find_samples(root, ["A"])) == 2  # the empty data set was not asked for
-    with pytest.raises(InputError, match=r"datasets: 'D' was given; .* has A, B, C"):
+    with pytest.raises(InputError, match=r"datasets must be among A, B, C in .*, got 'D'"):
         find_samples(root, ["A", "D"])
 
 
@@ -123,29 +123,31 @@ def test_a_partial_or_doubtful_sample_is_an_error_that_lists_what_is_there(root:
     (folder / gone).unlink() if gone else None
     (folder / added).touch() if added else None
     present = ", ".join(sorted(path.name for path in folder.iterdir()))
-    with pytest.raises(FileFormatError, match=re.escape(f"{folder}: found {present}; a sample has image.png")):
+    with pytest.raises(
+        FileFormatError, match=rf"{folder}: a sample must have image.png and one of .*, got {re.escape(present)}"
+    ):
         find_samples(root)
 
 
 def test_files_that_do_not_belong_together_are_errors(root: Path) -> None:
     sample = find_samples(root)[0]
-    fi.write_mask(sample.folder / "mask_10.png", np.ones((H, W + 1), np.bool_))
-    with pytest.raises(FileFormatError, match=r"mask_10.png: is 31x20 pixels .* flow.flo beside it is 30x20"):
+    fi.write_mask(sample.image.with_name("mask_10.png"), np.ones((H, W + 1), np.bool_))
+    with pytest.raises(FileFormatError, match=r"mask_10.png: must be 30x20 pixels as .*flow.flo, got 31x20"):
         sample.load(0.1)
-    fi.write_mask(sample.folder / "mask_10.png", ~sample.load(0.2).valid)
-    with pytest.raises(FileFormatError, match="no pixel that it marks is valid"):
+    fi.write_mask(sample.image.with_name("mask_10.png"), ~sample.load(0.2).valid)
+    with pytest.raises(FileFormatError, match="at least one known pixel must be valid"):
         sample.load(0.1)
-    fi.write_image(sample.folder / "image.png", np.zeros((H + 2, W), np.uint8))
-    with pytest.raises(FileFormatError, match=r"image.png: is 30x22 pixels"):
+    fi.write_image(sample.image, np.zeros((H + 2, W), np.uint8))
+    with pytest.raises(FileFormatError, match=r"image.png: must be 30x20 pixels as .*flow.flo, got 30x22"):
         sample.load(0.2)
     disparity = find_samples(root)[3]
-    fi.write_flow(disparity.folder / "disp.png", np.ones((H, W, 2), np.float32))
-    with pytest.raises(FileFormatError, match=r"disp.png: it has 2 channels; .* 1 are taken"):
+    fi.write_flow(disparity.truth, np.ones((H, W, 2), np.float32))
+    with pytest.raises(FileFormatError, match=r"disp.png: must have 1 channels, got 2"):
         disparity.load(0.2)
 
 
 def test_more_pixels_than_are_valid_is_an_error(root: Path) -> None:
-    with pytest.raises(InputError, match=r"density is 0\.9, 540 of 600 pixels; up to the 480 valid ones are taken"):
+    with pytest.raises(InputError, match=r"density must select at most the 480 valid pixels, got 0\.9: 540 of 600"):
         find_samples(root)[0].load(0.9)
 
 
@@ -164,20 +166,20 @@ def test_a_pattern_is_drawn_among_the_valid_pixels_from_the_names_and_the_seed(r
 
 def test_cases_are_possible_while_there_are_pixels_to_draw(root: Path) -> None:
     sample = find_samples(root)[0]  # four fifths are valid, and a file has 10 %
-    fi.write_mask(sample.folder / "mask_95.png", np.ones((H, W), np.bool_))
+    fi.write_mask(sample.image.with_name("mask_95.png"), np.ones((H, W), np.bool_))
     sample = find_samples(root)[0]
     assert sample.possible([0.1, 0.8, 0.81, 0.95, "lidar"]) == [0.1, 0.8, 0.95, "lidar"]
     assert sample.load(0.8).mask.sum() == sample.load(0.8).valid.sum()
-    (sample.folder / "flow.flo").write_bytes(b"broken")
+    sample.truth.write_bytes(b"broken")
     assert sample.possible([0.1, 0.81]) == [0.1, 0.81]  # and load tells
 
 
 def test_a_truth_without_valid_pixels_is_named(root: Path) -> None:
     sample = find_samples(root)[0]
-    fi.write_flow(sample.folder / "flow.flo", np.full((H, W, 2), np.nan, np.float32))
+    fi.write_flow(sample.truth, np.full((H, W, 2), np.nan, np.float32))
     assert sample.possible([0.1, 0.2, "grid"]) == [0.1, 0.2, "grid"]
     for case in (0.1, 0.2, "grid"):
-        with pytest.raises(FileFormatError, match=r"flow\.flo: no pixel of it is valid"):
+        with pytest.raises(FileFormatError, match=r"flow\.flo: at least one pixel must be valid"):
             sample.load(case)
 
 
@@ -185,7 +187,7 @@ def test_the_real_frames_are_found() -> None:
     samples = find_samples(reference("realflow"))
     assert len(samples) == 24
     venus = next(sample for sample in samples if sample.name == "Venus")
-    mask = cv2.imread(str(venus.folder / "mask_05.png"), cv2.IMREAD_GRAYSCALE)
+    mask = cv2.imread(str(venus.mask_file(0.05)), cv2.IMREAD_GRAYSCALE)
     assert mask is not None
     assert np.array_equal(venus.load(0.05).mask, (np.asarray(mask) > 0) & venus.load(0.05).valid)
     kitti = next(sample for sample in samples if sample.dataset == "KITTI2015")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import flowinpaint as fi
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.data.datasets import Dataset, open_dataset
 from flowinpaint.data.loader import DiskBatches, read_sample
 from flowinpaint.errors import FileFormatError, InputError
@@ -193,7 +193,7 @@ def test_disparity_stays_one_channel_and_keeps_its_sign(tmp_path: Path) -> None:
 
 
 def test_mixed_channels_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"dataset: folder has truths of 1 channels .* and 2 channels"):
+    with pytest.raises(InputError, match=r"in folder must be of one kind, got 1 channels .* and 2 channels"):
         DiskBatches(open_dataset("folder", make_root(tmp_path)), 1, (4, 4))
 
 
@@ -210,16 +210,16 @@ def test_a_broken_file_is_told_in_its_own_sentence(tmp_path: Path, workers: int)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"batch": 0}, "batch: 0 was given; a positive multiple of the 1 processes is taken."),
-        ({"batch": 5, "world": 2}, "batch: 5 was given; a positive multiple of the 2 processes is taken."),
-        ({"size": (8,)}, r"size: \(8,\) was given; a height and a width of at least 1 is taken."),
-        ({"size": (8, 0)}, r"size: \(8, 0\) was given;"),
-        ({"rank": 2, "world": 2}, "rank: 2 was given; a number from 0 to 1 is taken."),
-        ({"rank": -1}, "rank: -1 was given; a number from 0 to 0 is taken."),
-        ({"world": 0}, "world: 0 was given;"),
-        ({"seed": -1}, "seed: -1 was given; a number of at least 0 is taken."),
-        ({"first_sample": -1}, "first_sample: -1 was given;"),
-        ({"workers": -1}, "workers: -1 was given;"),
+        ({"batch": 0}, "batch must be a positive multiple of the 1 processes, got 0"),
+        ({"batch": 5, "world": 2}, "batch must be a positive multiple of the 2 processes, got 5"),
+        ({"size": (8,)}, r"size must be \(H, W\), each at least 1, got \(8,\)"),
+        ({"size": (8, 0)}, r"size must be .*, got \(8, 0\)"),
+        ({"rank": 2, "world": 2}, "rank must be from 0 to 1, got 2"),
+        ({"rank": -1}, "rank must be from 0 to 0, got -1"),
+        ({"world": 0}, "world must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"first_sample": -1}, "first_sample must be at least 0, got -1"),
+        ({"workers": -1}, "workers must be at least 0, got -1"),
     ],
 )
 def test_bad_arguments(coordinates: Dataset, arguments: dict[str, Any], message: str) -> None:
@@ -228,7 +228,7 @@ def test_bad_arguments(coordinates: Dataset, arguments: dict[str, Any], message:
 
 
 def test_an_empty_data_set_is_refused(coordinates: Dataset) -> None:
-    with pytest.raises(InputError, match="dataset: folder has truths of no example"):
+    with pytest.raises(InputError, match="dataset: all truths in folder must be of one kind, got no sample"):
         DiskBatches(coordinates[:0], 1, (4, 4))
 
 

@@ -65,8 +65,8 @@ def test_it_goes_on_where_it_was(root: Path, tmp_path: Path) -> None:
 def test_samples_are_drawn_by_the_seed_without_repeats(root: Path) -> None:
     samples = find_samples(root)
     drawn = [draw_samples(samples, 2, seed) for seed in range(12)]
-    assert all(len({s.folder for s in pair}) == 2 for pair in drawn)
-    assert len({tuple(s.folder for s in pair) for pair in drawn}) > 2
+    assert all(len({s.image for s in pair}) == 2 for pair in drawn)
+    assert len({tuple(s.image for s in pair) for pair in drawn}) > 2
     assert draw_samples(samples, 2, 5) == draw_samples(samples, 2, 5)
     assert draw_samples(samples, 99, 0) == samples
 

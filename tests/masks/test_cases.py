@@ -86,5 +86,5 @@ def test_cases_have_a_text_a_label_an_order_and_a_share() -> None:
 
 def test_patterns_are_checked_and_put_in_order() -> None:
     assert check_patterns(["single", "lidar", "single"]) == ["lidar", "single"]
-    with pytest.raises(InputError, match="--patterns: 'rain' was given; lidar, holes, grid, single are taken"):
+    with pytest.raises(InputError, match="--patterns must be among lidar, holes, grid, single, got 'rain'"):
         check_patterns(["lidar", "rain"], "--patterns")

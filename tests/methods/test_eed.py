@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from flowinpaint.api import EXPLICIT, inpaint
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.masks import random_mask
 from flowinpaint.methods.eed import eed, tuned_alpha

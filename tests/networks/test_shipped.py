@@ -12,8 +12,8 @@ from torch import Tensor
 
 import flowinpaint as fi
 from flowinpaint import api
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame, Sample, find_samples
-from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.speed_cells import weights_files
 from flowinpaint.evaluation.summary import geometric_mean

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 import flowinpaint as fi
-from flowinpaint.data.layouts import Entry
+from flowinpaint.data.folder import Sample
 from flowinpaint.errors import InputError
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.frames import (
@@ -182,7 +182,7 @@ def test_the_centre_is_all_where_a_frame_is_smaller() -> None:
 )
 def test_a_few_frames_are_of_all_data_sets(counts: dict[str, int], shown: list[str], tmp_path: Path) -> None:
     samples = [
-        LayoutSample(name, f"{name}{i}", Entry(name, tmp_path, tmp_path))
+        LayoutSample(name, f"{name}{i}", Sample(name, name, tmp_path, tmp_path))
         for name, n in counts.items()
         for i in range(n)
     ]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import flowinpaint as fi
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.errors import InputError
 from flowinpaint.networks.registry import build_network
 from flowinpaint.neuroexplicit.model import Neuroexplicit

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.networks.output import Filled
 from flowinpaint.training.config import OptimiserConfig
 from flowinpaint.training.losses import LOSS_EPSILON, epe_loss, foresight_loss, log_loss, loss_of

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.training.checkpoint import read_newest
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import build_step, train

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.training.loop import build_step
 from flowinpaint.training.losses import epe_loss
 from flowinpaint.training.source import GeneratedSource

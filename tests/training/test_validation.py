@@ -129,7 +129,7 @@ def test_a_changed_frame_is_another_frame(tmp_path: Path, counted: list[str]) ->
     make_root(tmp_path / "frames")
     config = tiny(validation={"root": str(tmp_path / "frames"), "datasets": ["A"], "densities": [0.1]})
     validator(config, tmp_path).prepare(print)
-    image = find_samples(tmp_path / "frames")[0].folder / "image.png"
+    image = find_samples(tmp_path / "frames")[0].image
     fi.write_image(image, 255 - np.asarray(fi.read_image(image), np.uint8))
     validator(config, tmp_path).prepare(print)
     assert len(counted) == 3
@@ -140,7 +140,7 @@ def test_what_is_wrong_shows_at_the_start(tmp_path: Path) -> None:
     root = str(tmp_path / "frames")
     with pytest.raises(InputError, match=r"validation\.root: .* does not exist"):
         validator(tiny(validation={"root": str(tmp_path / "nowhere")}), tmp_path)
-    with pytest.raises(InputError, match=r"validation\.datasets: 'C' was given"):
+    with pytest.raises(InputError, match=r"validation\.datasets must be among A, B .*got 'C'"):
         validator(tiny(validation={"root": root, "datasets": ["C"]}), tmp_path)
     with pytest.raises(InputError, match=r"validation\.datasets: B has 1 channels"):
         validator(tiny(validation={"root": root}, model={"learn_kernels": True}), tmp_path)

@@ -22,7 +22,7 @@ class TestContactSheet:
         assert (long[:, -5:] == 238).all()
 
     def test_bad_inputs_are_named(self) -> None:
-        with pytest.raises(InputError, match="panels and columns are 0 and 2"):
+        with pytest.raises(InputError, match="panels and columns must be at least 1, got 0 and 2"):
             contact_sheet([], 2)
 
 
@@ -91,9 +91,9 @@ class TestPreview:
 
     def test_bad_results_are_named(self) -> None:
         image, flow, mask = random_field(30, 40)
-        with pytest.raises(InputError, match="expected: 'two' was given; names of results"):
+        with pytest.raises(InputError, match="expected must have names of results, got 'two'"):
             preview(image, flow, mask, {"one": flow}, expected={"two": flow[..., 0]})
-        with pytest.raises(InputError, match=r"expected: 'one' has the shape \(30, 40, 2\)"):
+        with pytest.raises(InputError, match=r"expected must have shape .*, got \(30, 40, 2\) for 'one'"):
             preview(image, flow, mask, {"one": flow}, expected={"one": flow})
-        with pytest.raises(InputError, match="a result or truth has the shape"):
+        with pytest.raises(InputError, match="results and truth must have the shape of flow"):
             preview(image, flow, mask, {"one": flow[..., :1]})

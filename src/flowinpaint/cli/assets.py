@@ -1,4 +1,4 @@
-"""`flowinpaint assets`."""
+"""`flowinpaint assets`: build and preview picture banks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rich.text import Text
 from flowinpaint.cli.console import messages, output, say
 from flowinpaint.data.assets import LONGEST, OPTIONS, build_bank
 from flowinpaint.data.bank import BANK_SUFFIX, KINDS, MAX_SIDE, MIN_SIDE, PictureBank, bank_picture, read_bank
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.procedural import procedural_bank
+from flowinpaint.data.generator.render import LayeredFlow
+from flowinpaint.data.procedural_pictures import procedural_bank
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_image_writable, write_image
 from flowinpaint.viz.colours import Rgb, as_rgb, field_range, flow_to_rgb
 from flowinpaint.viz.sheet import Panel, contact_sheet
 
-app = typer.Typer(no_args_is_help=True, help="The pictures that generated training scenes are painted with.")
+app = typer.Typer(no_args_is_help=True, help="Picture banks, from which training scenes are generated.")
 
 Folders = list[Path]
 
@@ -37,30 +37,30 @@ _GREY, _BORDER = 128, (255, 230, 0)
 
 @app.command()
 def build(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="BANK", help="The bank: a .safetensors file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="BANK", help="Bank to write, a .safetensors file.")],
     photos: Annotated[
         Folders | None,
-        typer.Option(metavar="DIR", help="Photos; NAME.png, NAME_coarse.png or NAME_fine.png label their segments."),
+        typer.Option(metavar="DIR", help="Photos; NAME.png, NAME_coarse.png or NAME_fine.png label the segments."),
     ] = None,
     cutouts: Annotated[
         Folders | None,
         typer.Option(metavar="DIR", help="PNG with an alpha channel, or pictures with silhouettes NAME.png."),
     ] = None,
-    textures: Annotated[Folders | None, typer.Option(metavar="DIR", help="Materials, taken whole.")] = None,
+    textures: Annotated[Folders | None, typer.Option(metavar="DIR", help="Pictures of materials.")] = None,
     longest: Annotated[
-        int, typer.Option(min=MIN_SIDE, max=MAX_SIDE, help="Reduce what is longer than this many px.")
+        int, typer.Option(min=MIN_SIDE, max=MAX_SIDE, help="Longest side in px; larger pictures are reduced.")
     ] = LONGEST,
-    jobs: Annotated[int, typer.Option(min=1, help="Threads that work side by side.")] = 4,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 4,
 ) -> None:
-    """Make a bank of the pictures in folders and the folders inside them.
+    """Build a bank from the pictures in folders and their subfolders.
 
-    Each kind can be given several times. A kind that is not given is drawn.
+    Each option can be repeated. Omitted kinds are replaced by procedural pictures.
     """
     folders = {"photos": photos or [], "materials": textures or [], "cutouts": cutouts or []}
     if not any(folders.values()):
-        raise InputError("--photos, --cutouts and --textures: none was given; a folder for at least one is taken.")
+        raise InputError("at least one of --photos, --cutouts and --textures is required")
     if out.suffix != BANK_SUFFIX:
-        raise InputError(f"--out: {out} was given; a name that ends in {BANK_SUFFIX} is taken.")
+        raise InputError(f"--out must end in {BANK_SUFFIX}, got {out}")
     skipped: list[str] = []
 
     def skip(sentence: str) -> None:
@@ -80,14 +80,14 @@ def build(
 
 @app.command()
 def preview(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The sheet: an image file.")],
-    bank: Annotated[Path | None, typer.Argument(metavar="[BANK]", help="A bank; without one, drawn pictures.")] = None,
-    pictures: Annotated[bool, typer.Option("--pictures", help="Show the pictures of the bank, not scenes.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="How many scenes or pictures.")] = 24,
-    seed: Annotated[int, typer.Option(min=0, help="Decides which.")] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Sheet to write, an image file.")],
+    bank: Annotated[Path | None, typer.Argument(metavar="[BANK]", help="Bank; procedural pictures by default.")] = None,
+    pictures: Annotated[bool, typer.Option("--pictures", help="Show the bank's pictures, not scenes.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="Number of scenes or pictures.")] = 24,
+    seed: Annotated[int, typer.Option(min=0, help="Selects the scenes or pictures.")] = 0,
     size: Annotated[int, typer.Option(min=32, max=2048, help="Height and width of each in px.")] = 256,
 ) -> None:
-    """Draw a sheet of generated scenes, the image above its flow, or of the pictures in a bank."""
+    """Draw a sheet of generated scenes (image above flow), or of the pictures in a bank."""
     check_image_writable(out)
     source = procedural_bank() if bank is None else read_bank(bank)
     panels = _pictures(source, count, seed, size) if pictures else _scenes(source, count, seed, size)
@@ -97,7 +97,7 @@ def preview(
 
 @contextmanager
 def _files_bar() -> Iterator[Callable[[int, int], None]]:
-    """A bar of the files done, on a terminal; gone when done."""
+    """A transient progress bar of files, on a terminal."""
     columns = (TextColumn("pictures"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
         task = bar.add_task("", total=None)
@@ -105,7 +105,7 @@ def _files_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 def _scenes(bank: PictureBank, count: int, seed: int, size: int) -> list[Panel | None]:
-    """Scenes 0, 1, … of a seed: image above flow, under the magnitude of the full colours."""
+    """Scenes 0, 1, … of a seed: image above flow, titled with the magnitude of the full colours."""
     source = LayeredFlow(size=(size, size), bank=bank, seed=seed)
     panels: list[Panel | None] = []
     for first in range(0, count, _SCENES_AT_ONCE):
@@ -119,7 +119,7 @@ def _scenes(bank: PictureBank, count: int, seed: int, size: int) -> list[Panel |
 
 
 def _pictures(bank: PictureBank, count: int, seed: int, size: int) -> list[Panel | None]:
-    """Some pictures of each kind, with the borders of segments, or what is outside of a silhouette, marked."""
+    """Random pictures of each kind, with segment borders and the outside of silhouettes marked."""
     rng = np.random.default_rng(seed)
     panels: list[Panel | None] = []
     for place, kind in enumerate(KINDS):
@@ -130,7 +130,7 @@ def _pictures(bank: PictureBank, count: int, seed: int, size: int) -> list[Panel
 
 
 def _marked(bank: PictureBank, kind: str, number: int, size: int) -> Rgb:
-    """A picture of a bank that fits into size×size."""
+    """A picture of a bank, reduced or enlarged to fit size×size."""
     colour, extra = bank_picture(bank, kind, number)
     height, width = extra.shape
     share = size / max(height, width)

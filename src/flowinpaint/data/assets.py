@@ -1,8 +1,8 @@
-"""A bank of pictures from folders of photos, cut-outs and textures.
+"""Build a bank of pictures from folders of photos, cut-outs and textures.
 
-Photos are any pictures; NAME_coarse.png, NAME_fine.png or, beside a NAME that is no PNG, NAME.png are label maps of
-their segments, and the photo enters once with each. One without is segmented here. A cut-out is a PNG with an alpha
-channel, or a picture with its silhouette NAME.png beside it, white inside. Textures are taken whole.
+NAME_coarse.png, NAME_fine.png and, unless the photo is itself a PNG, NAME.png are label maps of a photo's segments; the
+photo enters the bank once with each. A photo without label maps is segmented here. A cut-out is a PNG with an alpha
+channel, or a picture with a silhouette NAME.png, white inside. Textures have no second file.
 """
 
 from __future__ import annotations
@@ -24,29 +24,31 @@ from flowinpaint.data.bank import (
     MAX_SIDE,
     MIN_SIDE,
     STEP,
+    Bytes,
     PackedPicture,
     Picture,
     check_bank_name,
+    cut_to_silhouette,
+    fill_outside,
     in_threads,
     pack_picture,
     save_pictures,
     side_fault,
 )
-from flowinpaint.data.cutout import Bytes, cut_to_silhouette, fill_outside
 from flowinpaint.data.folder import stable_seed
-from flowinpaint.data.procedural import procedural_pictures
+from flowinpaint.data.procedural_pictures import procedural_pictures
 from flowinpaint.errors import FileFormatError, InputError, check_file
-from flowinpaint.imagefile import decode_image
 from flowinpaint.io import IMAGE_SUFFIXES, StrPath, atomic_path, read_image
+from flowinpaint.io.images import decode_image
 from flowinpaint.viz.colours import as_rgb
 
 LONGEST = 512
-"""Larger pictures are reduced to this many pixels on their longer side."""
+"""Larger pictures are reduced to this number of pixels on their longer side."""
 OPTIONS = {"photos": "photos", "materials": "textures", "cutouts": "cutouts"}
-"""What a kind of picture is called by the user."""
+"""User-visible names of the kinds of pictures."""
 
 _LABEL_ENDS = ("_coarse", "_fine")
-# Odd, hence labels below 256 stay apart, and far from each other where their numbers are close.
+# Odd, so that labels below 256 stay different, and large, so that neighbouring numbers get distant labels.
 _LABEL_STRIDE = 163
 _SEGMENT_SCALES = (50.0, 400.0)
 _SEGMENT_SMOOTHING = 0.8
@@ -57,7 +59,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Source:
-    """A picture in a folder, and the label maps or the silhouette beside it."""
+    """A picture in a folder, with its label maps or silhouette."""
 
     kind: str
     image: Path
@@ -73,22 +75,22 @@ def build_bank(
     progress: Progress = lambda done, total: None,
     skipped: Callable[[str], None] = lambda sentence: None,
 ) -> dict[str, int]:
-    """Write a bank of the pictures in the folders of each of KINDS, and give how many of each it has.
+    """Write a bank of the pictures in the folders of each of KINDS, and return the number of each.
 
-    A kind without folders is drawn (`procedural_pictures`). progress is called with the files done and to do, skipped
-    with a sentence for each file that cannot be used.
+    A kind without folders is drawn by `procedural_pictures`. progress is called with the files done and the total,
+    skipped with the reason for each unusable file.
     """
     check_bank_name(out)
     if longest < MIN_SIDE:
-        raise InputError(f"longest: {longest} was given; {MIN_SIDE} px or more are taken.")
+        raise InputError(f"longest must be at least {MIN_SIDE} px, got {longest}")
     sources = [source for kind in KINDS for source in find_sources(kind, folders.get(kind, ()))]
     if not sources:
         names = ", ".join(OPTIONS.values())
-        raise InputError(f"folders: none was given; a folder for at least one of {names} is taken.")
+        raise InputError(f"folders must have a folder for at least one of {names}, got none")
     _check_segmentation(sources)
     packed: dict[str, list[PackedPicture]] = {kind: [] for kind in KINDS}
     with (
-        atomic_path(out) as temporary,  # taken first: a place that cannot be written to shows now
+        atomic_path(out) as temporary,  # first, so that an unwritable path fails before the work
         closing(in_threads(lambda source: _pack_source(source, longest), sources, jobs)) as work,
     ):
         for done, (source, outcome) in enumerate(zip(sources, work, strict=True), 1):
@@ -100,7 +102,7 @@ def build_bank(
         for kind in KINDS:
             if folders.get(kind) and not packed[kind]:
                 places = ", ".join(map(str, folders[kind]))
-                raise InputError(f"{OPTIONS[kind]}: none of the pictures in {places} can be used.")
+                raise InputError(f"{OPTIONS[kind]}: none of the pictures in {places} can be used")
         for kind, pictures in procedural_pictures([kind for kind in KINDS if not packed[kind]]).items():
             packed[kind] = [pack_picture(kind, picture) for picture in pictures]
         save_pictures(packed, temporary)
@@ -108,99 +110,86 @@ def build_bank(
 
 
 def find_sources(kind: str, folders: Iterable[StrPath]) -> list[Source]:
-    """The pictures of a kind in folders and the folders inside them, by name."""
+    """List the pictures of a kind in folders and their subfolders, sorted by name."""
     sources = []
     for folder in map(Path, folders):
         if not folder.is_dir():
             found = "is a file" if folder.exists() else "does not exist"
-            raise InputError(f"{OPTIONS[kind]}: {folder} {found}; a folder of pictures is taken.")
+            raise InputError(f"{OPTIONS[kind]}: {folder} {found}, expected a folder of pictures")
         files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
         if not files:
-            raise InputError(f"{OPTIONS[kind]}: {folder} has no pictures in it ({', '.join(IMAGE_SUFFIXES)}).")
+            raise InputError(f"{OPTIONS[kind]}: {folder} contains no pictures ({', '.join(IMAGE_SUFFIXES)})")
         sources += _pair(kind, files)
     return sources
 
 
 def _pair(kind: str, files: list[Path]) -> list[Source]:
-    """The pictures among the files, each with the maps that belong to it."""
+    """The pictures among the files, each with its maps."""
     if kind == "materials":
         return [Source(kind, file) for file in files]
     present = set(files)
     maps: dict[Path, tuple[Path, ...]] = {}
     for file in files:
-        beside = [] if file.suffix.lower() == ".png" else [file.with_suffix(".png")]
+        candidates = [] if file.suffix.lower() == ".png" else [file.with_suffix(".png")]
         if kind == "photos":
-            beside += [file.with_name(f"{file.stem}{end}.png") for end in _LABEL_ENDS]
-        maps[file] = tuple(path for path in beside if path in present)
-    taken = {path for paths in maps.values() for path in paths}
-    return [Source(kind, file, paths) for file, paths in maps.items() if file not in taken]
+            candidates += [file.with_name(f"{file.stem}{end}.png") for end in _LABEL_ENDS]
+        maps[file] = tuple(path for path in candidates if path in present)
+    used = {path for paths in maps.values() for path in paths}
+    return [Source(kind, file, paths) for file, paths in maps.items() if file not in used]
 
 
 def _check_segmentation(sources: Iterable[Source]) -> None:
     alone = next((source.image for source in sources if source.kind == "photos" and not source.maps), None)
     if alone is not None and find_spec("skimage") is None:
         raise InputError(
-            f"photos: {alone} has no label map beside it, and to segment it scikit-image is needed, which is not "
-            "installed: pip install 'flowinpaint[train]' brings it."
+            f"photos: {alone} has no label map, and segmentation needs scikit-image; pip install 'flowinpaint[train]'"
         )
 
 
 def _pack_source(source: Source, longest: int) -> list[PackedPicture] | str:
-    """The pictures that a source gives, or a sentence that says why it gives none."""
+    """The packed pictures of a source, or the reason why it is unusable."""
     try:
-        if source.kind == "photos":
-            pictures = _photos(source, longest)
-        elif source.kind == "cutouts":
-            pictures = [_cutout(source, longest)]
-        else:
-            pictures = [_material(source, longest)]
-        return [pack_picture(source.kind, picture) for picture in pictures]
+        return [pack_picture(source.kind, picture) for picture in _pictures(source, longest)]
     except (FileFormatError, InputError, OSError) as error:
         return str(error)
 
 
-def _photos(source: Source, longest: int) -> list[Picture]:
+def _pictures(source: Source, longest: int) -> list[Picture]:
     colour = as_rgb(read_image(source.image))
     size = _reduced_size(colour, longest)
+    if source.kind == "cutouts":
+        return [_cutout(source, colour, size)]
     small = _whole_steps(_reduced(colour, size))
     _check_size(source.image, small, size)
+    if source.kind == "materials":
+        return [Picture(small, np.zeros(small.shape[:2], np.uint8))]
     if not source.maps:
         return [Picture(small, segment(small, stable_seed(source.image.name) / 2**64))]
     labels = [(path, _read_map(path, colour)) for path in source.maps]
     for path, found in labels:
-        check_file(path, found.ndim != 2 and "has colours; a grey map of labels is taken")
+        check_file(path, found.ndim != 2 and "must be a grey map of labels, got colours")
     nearest = [cv2.resize(spread_labels(found), size, interpolation=cv2.INTER_NEAREST_EXACT) for _, found in labels]
     return [Picture(small, _whole_steps(np.asarray(found, np.uint8))) for found in nearest]
 
 
-def _material(source: Source, longest: int) -> Picture:
-    colour = as_rgb(read_image(source.image))
-    size = _reduced_size(colour, longest)
-    small = _whole_steps(_reduced(colour, size))
-    _check_size(source.image, small, size)
-    return Picture(small, np.zeros(small.shape[:2], np.uint8))
-
-
-def _cutout(source: Source, longest: int) -> Picture:
-    colour = as_rgb(read_image(source.image))
+def _cutout(source: Source, colour: Bytes, size: tuple[int, int]) -> Picture:
     if source.maps:
         coverage = _read_map(source.maps[0], colour)
         coverage = (coverage if coverage.ndim == 2 else coverage[..., 0]) > 0
     else:
         coverage = _alpha(source.image) > 0.5
-    check_file(source.image, not coverage.any() and "nothing lies inside of its silhouette")
-    # Filled before it is reduced, lest the colours at the border mix with the background.
-    size = _reduced_size(colour, longest)
+    check_file(source.image, not coverage.any() and "its silhouette is empty")
+    # Filled before reduction, so that border colours do not mix with the background.
     inside = _reduced(coverage.astype(np.float32), size) >= 0.5
-    check_file(source.image, not inside.any() and f"nothing is left of its silhouette at {size[0]}x{size[1]} px")
+    check_file(source.image, not inside.any() and f"its silhouette is empty at {size[0]}x{size[1]} px")
     colour, inside = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside, STEP)
     _check_size(source.image, colour, (colour.shape[1], colour.shape[0]))
     return Picture(colour, inside.astype(np.uint8) * np.uint8(255))
 
 
 def segment(colour: Bytes, draw: float) -> Bytes:
-    """The segments (H, W) of a photo (H, W, 3) by Felzenszwalb's method, coarser with a draw nearer to 1 than to 0."""
-    from skimage.segmentation import felzenszwalb  # an extra that takes long to import
+    """Segment a photo (H, W, 3) by Felzenszwalb's method; a draw in [0, 1] sets the scale, 1 being the coarsest."""
+    from skimage.segmentation import felzenszwalb  # optional, and slow to import
 
     low, high = _SEGMENT_SCALES
     smooth = cv2.GaussianBlur(colour, (0, 0), _SEGMENT_SMOOTHING)
@@ -210,7 +199,7 @@ def segment(colour: Bytes, draw: float) -> Bytes:
 
 
 def without_slivers(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The labels (H, W) with segments nowhere 3 px wide, such as lie along blurred edges, given to their neighbours."""
+    """Merge segments (H, W) that are nowhere 3 px wide, as along blurred edges, into their neighbours."""
     numbers, square = labels.astype(np.float32), np.ones((3, 3), np.uint8)
     inner = np.asarray(cv2.erode(numbers, square)) == np.asarray(cv2.dilate(numbers, square))
     kept = np.isin(labels, labels[inner])
@@ -221,7 +210,7 @@ def without_slivers(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def spread_labels(labels: npt.NDArray[Any]) -> Bytes:
-    """Labels (H, W) of any numbers as 0 … 255, different ones apart where there are up to 256."""
+    """Map labels (H, W) to 0 … 255, one to one if there are at most 256."""
     _, numbers = np.unique(labels, return_inverse=True)
     return (numbers.reshape(labels.shape) * _LABEL_STRIDE % 256).astype(np.uint8)
 
@@ -229,20 +218,20 @@ def spread_labels(labels: npt.NDArray[Any]) -> Bytes:
 def _read_map(path: Path, colour: Bytes) -> npt.NDArray[Any]:
     pixels = decode_image(path, path.read_bytes())
     (height, width), (h, w) = pixels.shape[:2], colour.shape[:2]
-    check_file(path, (height, width) != (h, w) and f"is {width}x{height} pixels, but the picture beside it is {w}x{h}")
+    check_file(path, (height, width) != (h, w) and f"must be {w}x{h} pixels as its picture, got {width}x{height}")
     return pixels
 
 
 def _alpha(path: Path) -> npt.NDArray[np.float32]:
-    """The opacity (H, W) from 0 to 1 of a picture that could be decoded."""
+    """The opacity (H, W) from 0 to 1 of a decodable picture."""
     pixels = np.asarray(cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED))
-    check_file(path, pixels.dtype.kind != "u" and f"holds {pixels.dtype}; whole numbers are taken")
-    check_file(path, pixels.shape[2:] != (4,) and "has no alpha channel, and no silhouette .png lies beside it")
+    check_file(path, pixels.dtype.kind != "u" and f"must have integer pixels, got {pixels.dtype}")
+    check_file(path, pixels.shape[2:] != (4,) and "has neither an alpha channel nor a silhouette .png")
     return np.asarray(pixels[..., 3] / np.float32(np.iinfo(pixels.dtype).max), np.float32)
 
 
 def _reduced_size(colour: Bytes, longest: int) -> tuple[int, int]:
-    """The width and height at which the longer side of a picture is no more than `longest`."""
+    """The width and height at which the longer side is at most `longest`."""
     height, width = colour.shape[:2]
     share = min(1.0, longest / max(height, width))
     return max(1, round(width * share)), max(1, round(height * share))
@@ -253,12 +242,12 @@ def _reduced(pixels: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any
 
 
 def _whole_steps(pixels: Bytes) -> Bytes:
-    """The pixels without the last rows and columns that are no whole STEP."""
+    """Crop the last rows and columns to multiples of STEP."""
     height, width = pixels.shape[:2]
     return pixels[: height // STEP * STEP, : width // STEP * STEP]
 
 
 def _check_size(path: Path, pixels: Bytes, size: tuple[int, int]) -> None:
-    """Refuse what is too small once its sides are whole steps; the message tells of its size before."""
+    """Raise FileFormatError for a picture too small after cropping to STEP; the message has its size before."""
     small = side_fault(*pixels.shape[:2])
-    check_file(path, small and f"is {size[0]}x{size[1]} px; sides of {MIN_SIDE} to {MAX_SIDE} px are taken")
+    check_file(path, small and f"must have sides of {MIN_SIDE} to {MAX_SIDE} px, got {size[0]}x{size[1]}")

@@ -1,14 +1,13 @@
-"""The pictures that generated scenes are painted with, side by side in one buffer, each at three sizes.
+"""Picture banks: the pictures that generated scenes are painted with, in one buffer, each at three sizes.
 
-A pixel is four bytes in an int32, red in the lowest: one read fetches it whole. The fourth byte, `extra`, tells
-something else for each kind of picture:
+A pixel is four bytes in an int32, red in the lowest, so that one read fetches it. The fourth byte, `extra`, is
 
-    photos      the number of the segment that the pixel belongs to, modulo 256
-    materials   nothing
-    cutouts     128 + 4 d, d the distance from the silhouette in pixels of that size, positive inside, up to ±31.75
+    photos      the number of the pixel's segment, modulo 256
+    materials   unused
+    cutouts     128 + 4 d, with the signed distance d from the silhouette in pixels of that size, up to ±31.75
 
-On disk a bank is a .safetensors file of packed pictures at their own size, a twentieth of the buffer: colours as WebP,
-segments and silhouettes as PNG. Reading it makes the smaller sizes and the distances again.
+On disk a bank is a .safetensors file of packed pictures at full size, a twentieth of the buffer: colours as WebP,
+segments and silhouettes as PNG. Smaller sizes and distances are computed on reading.
 """
 
 from __future__ import annotations
@@ -22,18 +21,19 @@ from typing import NamedTuple, TypeVar
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from flowinpaint.data.cutout import Bytes, silhouette_distance
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file
-from flowinpaint.imagefile import decode_image, image_fault, image_size
-from flowinpaint.io import StrPath, atomic_path
+from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.io.files import StrPath, atomic_path, existing_file
+from flowinpaint.io.image_headers import image_fault, image_size
+from flowinpaint.io.images import decode_image
 
 SIZES = 3
-"""A picture is kept at its own size, at half and at a quarter of it."""
+"""Pictures are stored at full, half and quarter size."""
 DISTANCE_UNIT = 4
 DISTANCE_ZERO = 128
 KINDS = ("photos", "materials", "cutouts")
@@ -46,7 +46,10 @@ _VERSION_KEY, _VERSION = "flowinpaint.bank", "1"
 _DATA = "data"
 _WEBP_QUALITY = 85
 _MOST_PIXELS = 2**31 - 1  # offsets are int32
+_CUTOUT_MARGIN = 2
 
+Bytes = npt.NDArray[np.uint8]
+Mask = npt.NDArray[np.bool_]
 Shape = tuple[int, ...]
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
@@ -62,51 +65,51 @@ class PictureBank:
     cutouts: Tensor
 
     def to(self, device: torch.device | str) -> PictureBank:
-        """The same bank on a device."""
+        """The bank on a device."""
         tensors = {name: getattr(self, name).to(device) for name in self.__dataclass_fields__}
         return replace(self, **tensors)
 
 
 class Picture(NamedTuple):
-    """A picture at its own size: colour (H, W, 3) RGB; extra (H, W), but for a cut-out 255 inside and 0 outside."""
+    """A picture at full size: colour (H, W, 3) RGB; extra (H, W), which for a cut-out is 255 inside and 0 outside."""
 
     colour: Bytes
     extra: Bytes
 
 
 class PackedPicture(NamedTuple):
-    """A picture as it lies in a file: colour as WebP and extra as PNG, empty for a material."""
+    """A picture in a file: colour as WebP and extra as PNG, empty for a material."""
 
     colour: bytes
     extra: bytes
 
 
 def pack(colour: Tensor, extra: Tensor) -> Tensor:
-    """Colours (H, W, 3) uint8 and extra (H, W) uint8 as (H·W,) int32."""
+    """Pack colours (H, W, 3) uint8 and extra (H, W) uint8 into (H·W,) int32."""
     r, g, b = colour.int().unbind(-1)
     return (r | g << 8 | b << 16 | extra.int() << 24).reshape(-1)
 
 
 def unpack(pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """Colours (…, 3) float in [0, 255] and extra (…) int32 of packed pixels."""
+    """Unpack pixels to colours (…, 3) float in [0, 255] and extra (…) int32."""
     colour = torch.stack([pixels & 255, pixels >> 8 & 255, pixels >> 16 & 255], -1)
     return colour.float(), pixels >> 24 & 255
 
 
 def make_bank(pictures: Mapping[str, Sequence[Picture]]) -> PictureBank:
-    """The bank of some pictures of each of KINDS."""
+    """Make a bank from pictures of each of KINDS."""
     for kind in KINDS:
         if not pictures.get(kind):
-            raise InputError(f"pictures: there are no {kind}; at least one is taken.")
+            raise InputError(f"pictures must have at least one of {kind}, got none")
         for colour, extra in pictures[kind]:
             if fault := _fault(colour, extra):
-                raise InputError(f"pictures: one of the {kind} {fault}.")
+                raise InputError(f"pictures: one of the {kind} {fault}")
     shapes = {kind: [picture.extra.shape for picture in pictures[kind]] for kind in KINDS}
     return _assemble(shapes, lambda kind, number: pictures[kind][number])
 
 
 def bank_picture(bank: PictureBank, kind: str, number: int) -> Picture:
-    """A picture of a bank on the CPU, at its own size."""
+    """A picture of a bank on the CPU, at full size."""
     offset, height, width = getattr(bank, kind)[number, 0].tolist()
     colour, extra = unpack(bank.pixels[offset : offset + height * width].view(height, width))
     if kind == "cutouts":
@@ -115,7 +118,7 @@ def bank_picture(bank: PictureBank, kind: str, number: int) -> Picture:
 
 
 def save_bank(bank: PictureBank, path: StrPath) -> None:
-    """Write a bank to a .safetensors file, whole or not at all; WebP changes its colours a little."""
+    """Write a bank to a .safetensors file, atomically; WebP changes its colours slightly."""
     check_bank_name(path)
     bank = bank.to("cpu")
     counts = {kind: len(getattr(bank, kind)) for kind in KINDS}
@@ -124,7 +127,7 @@ def save_bank(bank: PictureBank, path: StrPath) -> None:
 
 
 def pack_picture(kind: str, picture: Picture) -> PackedPicture:
-    """The bytes of a picture for `save_pictures`."""
+    """Compress a picture for `save_pictures`."""
     bgr = np.ascontiguousarray(picture.colour[..., ::-1])
     webp = cv2.imencode(".webp", bgr, [cv2.IMWRITE_WEBP_QUALITY, _WEBP_QUALITY])[1].tobytes()
     if kind == "materials":
@@ -134,7 +137,7 @@ def pack_picture(kind: str, picture: Picture) -> PackedPicture:
 
 
 def save_pictures(pictures: Mapping[str, Sequence[PackedPicture]], path: StrPath) -> None:
-    """Write packed pictures of each of KINDS to a .safetensors file that `read_bank` reads, whole or not at all."""
+    """Write packed pictures of each of KINDS to a .safetensors file for `read_bank`, atomically."""
     check_bank_name(path)
     places: dict[bytes, int] = {}  # a photo with two segmentations is stored once
     length = 0
@@ -150,16 +153,16 @@ def save_pictures(pictures: Mapping[str, Sequence[PackedPicture]], path: StrPath
 
 
 def check_bank_name(path: StrPath) -> None:
-    """Raise InputError unless a bank can be called so."""
+    """Raise InputError unless the name of a bank has its suffix."""
     if Path(path).suffix != BANK_SUFFIX:
-        raise InputError(f"path: {str(path)!r} was given; a name that ends in {BANK_SUFFIX} is taken.")
+        raise InputError(f"path must end in {BANK_SUFFIX}, got {str(path)!r}")
 
 
 def read_bank(path: StrPath) -> PictureBank:
-    """The bank in a file of `save_bank` or `flowinpaint assets build`, on the CPU."""
+    """Read a bank, written by `save_bank` or `flowinpaint assets build`, to the CPU."""
     path = Path(path)
     packed = _read_packed(path)
-    # What all headers say is checked before memory is taken for any picture.
+    # All headers are checked before memory is allocated for any picture.
     shapes = {kind: [_header_shape(path, kind, i, p) for i, p in enumerate(packed[kind])] for kind in KINDS}
 
     def picture(kind: str, number: int) -> Picture:
@@ -176,8 +179,8 @@ def read_bank(path: StrPath) -> PictureBank:
 
 
 def in_threads(function: Callable[[Item], Outcome], items: Sequence[Item], jobs: int) -> Generator[Outcome, None, None]:
-    """What a function gives for each item, in their order, by several threads that an error or Ctrl-C stops."""
-    # `decode_image` silences OpenCV and lets it speak again; threads may do so in the wrong order.
+    """Map a function over items in threads, in order; an error or Ctrl-C stops the threads."""
+    # `decode_image` changes and restores OpenCV's log level; threads may do so in the wrong order.
     level = cv2.utils.logging.getLogLevel()
     try:
         with ThreadPoolExecutor(jobs) as pool:
@@ -187,7 +190,7 @@ def in_threads(function: Callable[[Item], Outcome], items: Sequence[Item], jobs:
 
 
 def _assemble(shapes: Mapping[str, Sequence[Shape]], picture: Callable[[str, int], Picture]) -> PictureBank:
-    """The bank of pictures of known shapes, each asked for once, by several threads."""
+    """Make a bank from pictures of known shapes; threads call `picture` once for each."""
     tables, length = {}, 0
     for kind in KINDS:
         rows = []
@@ -198,7 +201,7 @@ def _assemble(shapes: Mapping[str, Sequence[Shape]], picture: Callable[[str, int
                 length += h * w
         tables[kind] = rows
     if length > _MOST_PIXELS:
-        raise InputError(f"pictures: they have {length} pixels at all sizes; up to {_MOST_PIXELS} are taken.")
+        raise InputError(f"pictures must have at most {_MOST_PIXELS} pixels in all sizes, got {length}")
     pixels = torch.empty(length, dtype=torch.int32)
     buffer = pixels.numpy()
 
@@ -217,7 +220,7 @@ def _assemble(shapes: Mapping[str, Sequence[Shape]], picture: Callable[[str, int
 
 
 def _all_sizes(kind: str, picture: Picture) -> Iterator[Picture]:
-    """The picture at SIZES sizes, its extra as in the bank."""
+    """The picture at SIZES sizes, with extra as in the bank."""
     height, width = picture.extra.shape
     distance = silhouette_distance(picture.extra > 0) if kind == "cutouts" else None
     for size in range(SIZES):
@@ -232,16 +235,16 @@ def _all_sizes(kind: str, picture: Picture) -> Iterator[Picture]:
 
 
 def side_fault(height: int, width: int) -> str | None:
-    """What keeps a bank from holding a picture of that size."""
+    """The reason why a bank cannot hold a picture of this size, or None."""
     if min(height, width) >= MIN_SIDE and max(height, width) <= MAX_SIDE and height % STEP == width % STEP == 0:
         return None
-    return f"is {width}x{height} px; sides of {MIN_SIDE} to {MAX_SIDE} px, multiples of {STEP}, are taken"
+    return f"must have sides of {MIN_SIDE} to {MAX_SIDE} px, multiples of {STEP}, got {width}x{height}"
 
 
 def _fault(colour: Bytes, extra: Bytes) -> str | None:
     if colour.dtype != np.uint8 or extra.dtype != np.uint8 or extra.ndim != 2 or colour.shape != (*extra.shape, 3):
-        found = f"is {colour.dtype} {colour.shape} with {extra.dtype} {extra.shape}"
-        return f"{found}; uint8 (H, W, 3) with uint8 (H, W) is taken"
+        found = f"{colour.dtype} {colour.shape} with {extra.dtype} {extra.shape}"
+        return f"must be uint8 (H, W, 3) with uint8 (H, W), got {found}"
     return side_fault(*extra.shape)
 
 
@@ -250,30 +253,29 @@ def _name(path: Path, kind: str, number: int) -> Path:
 
 
 def _read_packed(path: Path) -> dict[str, list[PackedPicture]]:
-    """The packed pictures in a file, whose tables point nowhere else than into its data."""
-    if not path.exists():
-        raise MissingFileError(f"{path}: there is no such file.")
-    check_file(path, not path.is_file() and f"is a folder; a {BANK_SUFFIX} file is taken")
+    """Read the packed pictures in a file, with all offsets checked."""
     try:
-        with safe_open(path, framework="np") as file:
+        with safe_open(existing_file(path), framework="np") as file:
             version = (file.metadata() or {}).get(_VERSION_KEY)
-            check_file(path, version is None and "it holds no bank of pictures; 'flowinpaint assets build' makes one")
-            check_file(path, version != _VERSION and f"it holds a bank of version {version}; {_VERSION} is taken")
+            check_file(path, version is None and "not a bank of pictures; 'flowinpaint assets build' makes one")
+            check_file(path, version != _VERSION and f"must be a bank of version {_VERSION}, got {version}")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file: {error}.") from error
+        raise FileFormatError(f"{path}: not a readable safetensors file: {error}") from error
     expected = {_DATA, *KINDS}
-    check_file(path, arrays.keys() != expected and f"has {sorted(arrays)}; a bank has {sorted(expected)}")
+    check_file(path, arrays.keys() != expected and f"must hold {sorted(expected)}, got {sorted(arrays)}")
     data = arrays[_DATA]
-    check_file(path, (data.dtype != np.uint8 or data.ndim != 1) and f"data is {data.dtype} {data.shape}")
+    check_file(
+        path, (data.dtype != np.uint8 or data.ndim != 1) and f"data must be uint8 (N,), got {data.dtype} {data.shape}"
+    )
     for kind in KINDS:
         table = arrays[kind]
         fits = table.dtype == np.int64 and table.ndim == 2 and table.shape[1] == 4 and len(table) > 0
-        check_file(path, not fits and f"{kind} is {table.dtype} {table.shape}; int64 (N, 4), N > 0, is taken")
+        check_file(path, not fits and f"{kind} must be int64 (N, 4), N > 0, got {table.dtype} {table.shape}")
         start, length = table[:, ::2], table[:, 1::2]
-        # Not start + length, which may overflow.
+        # start + length could overflow.
         inside = (start >= 0) & (length >= 0) & (start <= data.size) & (length <= data.size - start)
-        check_file(path, not inside.all() and f"{kind} points outside of its {data.size} bytes of data")
+        check_file(path, not inside.all() and f"{kind} points outside its {data.size} bytes of data")
         check_file(path, ((length[:, 1] == 0) != (kind == "materials")).any() and f"{kind} has the wrong extras")
     return {kind: [_slices(data, row) for row in arrays[kind].tolist()] for kind in KINDS}
 
@@ -284,7 +286,7 @@ def _slices(data: Bytes, row: list[int]) -> PackedPicture:
 
 
 def _header_shape(path: Path, kind: str, number: int, packed: PackedPicture) -> Shape:
-    """The height and width that the headers of a packed picture agree on."""
+    """The height and width in the headers of a packed picture."""
     name = _name(path, kind, number)
     sizes = set()
     for part in packed[:1] if kind == "materials" else packed:
@@ -294,3 +296,34 @@ def _header_shape(path: Path, kind: str, number: int, packed: PackedPicture) -> 
     width, height = sizes.pop()
     check_file(name, side_fault(height, width))
     return height, width
+
+
+def silhouette_distance(inside: Mask) -> npt.NDArray[np.float32]:
+    """The signed distance (H, W) in px of pixel centres from the border of a silhouette (H, W), positive inside.
+
+    The border lies half-way between pixels inside and outside, at ±0.5; there must be some of both.
+    """
+    masks = (inside.astype(np.uint8), (~inside).astype(np.uint8))
+    to_out, to_in = (np.asarray(cv2.distanceTransform(m, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)) for m in masks)
+    return np.asarray(np.where(inside, to_out - 0.5, 0.5 - to_in), np.float32)
+
+
+def fill_outside(colour: Bytes, inside: Mask) -> Bytes:
+    """Replace the colours (H, W, 3) outside a silhouette (H, W) by the nearest ones inside."""
+    outside = (~inside).astype(np.uint8)
+    _, nearest = cv2.distanceTransformWithLabels(outside, cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL)
+    table = np.zeros((int(nearest.max()) + 1, 3), np.uint8)
+    table[nearest[inside]] = colour[inside]
+    return np.asarray(table[nearest])
+
+
+def cut_to_silhouette(colour: Bytes, inside: Mask, step: int) -> tuple[Bytes, Mask]:
+    """Crop colours (H, W, 3) and inside (H, W) to the silhouette and a margin, with sides that are multiples of a step.
+
+    The colours outside, which interpolation reads at the border, become the nearest ones inside.
+    """
+    rows, columns = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
+    window = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    borders = [(_CUTOUT_MARGIN, _CUTOUT_MARGIN + -(n + 2 * _CUTOUT_MARGIN) % step) for n in inside[window].shape]
+    wide = np.pad(inside[window], borders)
+    return fill_outside(np.pad(colour[window], [*borders, (0, 0)]), wide), wide

@@ -1,8 +1,7 @@
-"""Batches from a data set on disk, for ever, and the same ones whoever asks for them.
+"""Endless, reproducible batches from a data set on disk.
 
-Sample n of a seed is a pure function of the two: the example that epoch n // length has in that place of its shuffled
-order, a crop of it, and perhaps its mirror image. So a run goes on exactly where it was interrupted, and many
-processes share the samples of one.
+Sample n of a seed is a pure function of both: a frame of the shuffled epoch n // length, cropped and possibly mirrored.
+So a run resumes exactly where it stopped, and several processes share the samples of one.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from flowinpaint.checks import check_image
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.data.datasets import Dataset
 from flowinpaint.errors import InputError
 
 _Float = npt.NDArray[np.float32]
 
 _ORDER, _CROP = 0, 1
-"""What a generator's numbers are for."""
+"""Streams of random numbers."""
 
 
 class DiskBatches:
-    """Iterates batches of crops of size (H, W), on the CPU, pinned where there is CUDA.
+    """Iterator over batches of crops of size (H, W), on the CPU, pinned if CUDA is available.
 
-    batch is the size of the joint batch of all `world` processes; that of rank r is its r-th part. Joint batch k holds
-    the samples first_sample + k·batch and so on. Each iteration starts anew from first_sample.
+    batch is the size of the joint batch of all `world` processes, of which rank r gets the r-th part. Joint batch k has
+    the samples from first_sample + k·batch on. Each iteration starts again at first_sample.
     """
 
     def __init__(
@@ -48,12 +47,12 @@ class DiskBatches:
         world: int = 1,
         workers: int = 2,
     ) -> None:
-        _check("size", tuple(size), len(size) == 2 and min(size) >= 1, "a height and a width of at least 1")
-        _check("world", world, world >= 1, "a number of processes of at least 1")
-        _check("rank", rank, 0 <= rank < world, f"a number from 0 to {world - 1}")
+        _check("size", tuple(size), len(size) == 2 and min(size) >= 1, "(H, W), each at least 1")
+        _check("world", world, world >= 1, "at least 1")
+        _check("rank", rank, 0 <= rank < world, f"from 0 to {world - 1}")
         _check("batch", batch, batch >= 1 and batch % world == 0, f"a positive multiple of the {world} processes")
         for name, number in {"seed": seed, "first_sample": first_sample, "workers": workers}.items():
-            _check(name, number, number >= 0, "a number of at least 0")
+            _check(name, number, number >= 0, "at least 0")
         self.channels = dataset.channels
         self._samples = _Samples(dataset, (size[0], size[1]), seed)
         self._batch, self._local = batch, batch // world
@@ -69,7 +68,7 @@ class DiskBatches:
             collate_fn=_as_it_is,
             worker_init_fn=_leave_signals_to_the_parent,
             pin_memory=torch.cuda.is_available(),
-            generator=torch.Generator(),  # else PyTorch's own, which others rely on, would advance
+            generator=torch.Generator(),  # otherwise PyTorch's global generator would advance
         )
         for batch in loader:
             if isinstance(batch, Exception):
@@ -78,7 +77,7 @@ class DiskBatches:
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:
-    """A signal to all processes of a group must not end the workers before the run has saved its state."""
+    """Keep a signal to the process group from ending the workers before the run has saved its state."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
@@ -86,7 +85,7 @@ def _leave_signals_to_the_parent(worker: int) -> None:
 class _Samples(TorchDataset[Batch | Exception]):
     """Whole batches by the numbers of their samples.
 
-    A failure is handed over instead of raised: DataLoader would wrap its sentence in the worker's traceback.
+    An error is returned, not raised, because DataLoader would wrap its message in the worker's traceback.
     """
 
     def __init__(self, dataset: Dataset, size: tuple[int, int], seed: int) -> None:
@@ -101,7 +100,7 @@ class _Samples(TorchDataset[Batch | Exception]):
 
 
 def read_sample(dataset: Dataset, n: int, size: tuple[int, int], seed: int) -> tuple[_Float, _Float, _Float]:
-    """Sample n: image (3, H, W), flow (C, H, W), 0 where not valid, and valid (1, H, W), of size (H, W)."""
+    """Read sample n: image (3, H, W), flow (C, H, W), 0 where not valid, and valid (1, H, W), of size (H, W)."""
     epoch, place = divmod(n, len(dataset))
     example = dataset[int(_order(seed, epoch, len(dataset))[place])]
     rng = np.random.default_rng([seed, _CROP, n])
@@ -113,7 +112,7 @@ def read_sample(dataset: Dataset, n: int, size: tuple[int, int], seed: int) -> t
         image, flow, valid = image[:, ::-1], flow[:, ::-1], valid[:, ::-1]
         if flow.shape[2] == 2:
             flow = flow * np.array([-1, 1], np.float32)
-    # What is smaller than the crop is centred in it.
+    # A frame smaller than the crop is centred in it.
     before = [(want - have) // 2 for want, have in zip(size, valid.shape, strict=True)]
     borders = [(b, want - have - b) for b, want, have in zip(before, size, valid.shape, strict=True)]
     image = np.pad(image, [*borders, (0, 0)], mode="symmetric")
@@ -122,11 +121,11 @@ def read_sample(dataset: Dataset, n: int, size: tuple[int, int], seed: int) -> t
 
 
 def _window(valid: npt.NDArray[np.bool_], size: tuple[int, int], rng: np.random.Generator) -> tuple[slice, slice]:
-    """The rows and columns of a random crop, all of them where there are fewer."""
+    """The rows and columns of a random crop, or all of them if there are fewer."""
     room = [max(0, have - want) for have, want in zip(valid.shape, size, strict=True)]
     corner = rng.integers(room, endpoint=True)
     if not valid[_from(corner, size)].any() and valid.any():
-        # Sparse truths leave large parts empty (KITTI's sky); there is nothing to learn from a crop without any.
+        # Sparse truths leave large parts empty (KITTI's sky); a crop without any truth teaches nothing.
         places = np.argwhere(valid)
         corner = np.clip(places[rng.integers(len(places))] - rng.integers(size), 0, room)
     return _from(corner, size)
@@ -139,7 +138,7 @@ def _from(corner: npt.NDArray[np.int64], size: tuple[int, int]) -> tuple[slice, 
 
 @lru_cache(maxsize=2)
 def _order(seed: int, epoch: int, length: int) -> npt.NDArray[np.int64]:
-    """The places in the data set of an epoch's samples."""
+    """The order of an epoch's samples."""
     return np.random.default_rng([seed, _ORDER, epoch]).permutation(length)
 
 
@@ -147,6 +146,6 @@ def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _check(argument: str, given: object, fits: bool, taken: str) -> None:
+def _check(argument: str, value: object, fits: bool, rule: str) -> None:
     if not fits:
-        raise InputError(f"{argument}: {given} was given; {taken} is taken.")
+        raise InputError(f"{argument} must be {rule}, got {value}")

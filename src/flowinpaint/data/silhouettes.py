@@ -1,6 +1,6 @@
-"""Organic silhouettes: blobs, flowers, leaves, twigs, trees, beasts and figures, drawn with polygons and capsules.
+"""Organic silhouettes: blobs, flowers, leaves, twigs, trees, animals and figures, drawn with polygons and capsules.
 
-A shape is (side, side) uint8: 0 outside, and inside the number of the part, so that parts can be painted apart.
+A shape is (side, side) uint8: 0 outside, and inside the number of the part.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 Random = np.random.Generator
 Point = tuple[float, float]
 
-_FRACTION_BITS = 4  # cv2 takes places in sixteenths of a pixel
+_FRACTION_BITS = 4  # cv2 positions are in sixteenths of a pixel
 
 
 class _Sketch:
@@ -32,7 +32,7 @@ class _Sketch:
         cv2.fillPoly(self.parts, [fixed], part, cv2.LINE_8, _FRACTION_BITS)
 
     def capsule(self, start: Point, end: Point, first: float, last: float, part: int) -> None:
-        """Draw a limb from start to end whose radius goes from first to last."""
+        """Draw a limb from start to end whose radius changes from first to last."""
         a, b = np.array(start), np.array(end)
         across = (b - a)[::-1] * (1, -1) / max(float(np.hypot(*(b - a))), 1e-6)
         self.polygon(np.stack([a + first * across, b + last * across, b - last * across, a - first * across]), part)
@@ -48,7 +48,7 @@ class _Sketch:
 
 
 def _towards(start: Point, angle: float, length: float) -> Point:
-    """The place at a length from the start; an angle of 0 points up."""
+    """The point at a distance and angle from the start; an angle of 0 points up."""
     return start[0] + length * np.sin(angle), start[1] - length * np.cos(angle)
 
 
@@ -66,13 +66,13 @@ def blob(rng: Random, side: int) -> Array:
 
 
 def _from(rng: Random, side: int) -> tuple[Array, Array]:
-    """Offsets (side, side) from a random place, in units of the side."""
+    """Offsets (side, side) from a random point, in units of the side."""
     y, x = np.mgrid[:side, :side] / side
     return x - rng.uniform(0.3, 0.7), y - rng.uniform(0.3, 0.7)
 
 
 def flower(rng: Random, side: int) -> Array:
-    """Petals around a heart."""
+    """Petals around a centre."""
     sketch, petals = _Sketch(side), int(rng.integers(4, 13))
     length, breadth = rng.uniform(0.15, 0.22), rng.uniform(0.04, 0.12)
     for angle in 2 * np.pi * np.arange(petals) / petals + rng.normal(0, 0.1, petals):
@@ -83,7 +83,7 @@ def flower(rng: Random, side: int) -> Array:
 
 
 def leaf(rng: Random, side: int) -> Array:
-    """A leaf with teeth, a rib and a stalk."""
+    """A toothed leaf with a rib and a stalk."""
     sketch, t = _Sketch(side), np.linspace(0, 1, 128)
     width, teeth = rng.uniform(0.12, 0.3), rng.integers(5, 16)
     half = width * np.sin(np.pi * t ** rng.uniform(0.6, 1.4)) * (1 - rng.uniform(0, 0.35) * (teeth * t % 1))
@@ -95,7 +95,7 @@ def leaf(rng: Random, side: int) -> Array:
 
 
 def twig(rng: Random, side: int) -> Array:
-    """A branch that forks, with leaves at its ends."""
+    """A forking branch, with or without leaves at its ends."""
     sketch, leafy = _Sketch(side), rng.random() < 0.6
 
     def grow(start: Point, angle: float, length: float, radius: float, depth: int) -> None:
@@ -132,7 +132,7 @@ def tree(rng: Random, side: int) -> Array:
 
 
 def beast(rng: Random, side: int) -> Array:
-    """An animal on four legs, from the side."""
+    """A four-legged animal from the side."""
     sketch = _Sketch(side)
     length, girth, hip = rng.uniform(0.18, 0.26), rng.uniform(0.07, 0.14), rng.uniform(0.4, 0.55)
     tail = _towards((0.5 - length, hip), float(rng.uniform(-2.5, -0.8)), rng.uniform(0.08, 0.2))
@@ -150,7 +150,7 @@ def beast(rng: Random, side: int) -> Array:
 
 
 def figure(rng: Random, side: int) -> Array:
-    """A person in some pose."""
+    """A person in a random pose."""
     sketch = _Sketch(side)
     neck, hip = (0.5, 0.25), (0.5 + rng.normal(0, 0.04), 0.55)
     for sign in (-1, 1):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint import api
-from flowinpaint.data.scene import Scene, sample_scene
+from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.masks import random_mask
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.shipped import check_shipped

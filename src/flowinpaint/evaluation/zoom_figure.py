@@ -13,9 +13,9 @@ import torch
 from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.api import inpaint
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.scene import sample_scene
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.finished import short_names
 from flowinpaint.io import atomic_path, check_image_writable, write_image

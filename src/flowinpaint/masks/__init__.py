@@ -1,4 +1,4 @@
-"""Which pixels of a field are given: families of masks, for arrays one by one and for training by the batch."""
+"""Masks of known pixels: families of masks for single arrays and for batches in training."""
 
 from flowinpaint.masks.arrays import (
     bernoulli_mask,

@@ -1,7 +1,7 @@
-"""Masks for numpy arrays: bool (H, W), True where a vector is given.
+"""Masks as numpy arrays: bool (H, W), True where a vector is known.
 
-All but `random_mask` are the families of a training run, for a batch of one. With valid (H, W) bool, only its True
-pixels are taken, and always at least one of them if there are any.
+All except `random_mask` are the families of a training run, for a batch of one. With valid (H, W) bool, only its True
+pixels are known, and at least one of them if there are any.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _Array = npt.NDArray[Any]
 
 
 def random_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Mask | None = None) -> Mask:
-    """Mark a fraction of the pixels of a picture of shape (H, W), uniformly at random and without repeats.
+    """A fraction of the pixels of an image of shape (H, W), uniformly at random.
 
-    The count is exact, max(1, round(density * H * W)), and the same seed gives the same mask. With valid (H, W) the
-    same count, a share of all pixels, is drawn from the valid ones: the paper's rule for KITTI.
+    The number of pixels is exactly max(1, round(density * H * W)), and the same seed gives the same mask. With valid
+    (H, W) the same number, a fraction of all pixels, is drawn from the valid ones: the paper's rule for KITTI.
     """
     _check_shape(shape, valid)
     check_number("density", density, Limit.SHARE)
@@ -36,9 +36,9 @@ def random_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Ma
     places = np.arange(height * width) if valid is None else np.flatnonzero(valid)
     if count > places.size:
         raise InputError(
-            f"density is {density}, {count} of {height * width} pixels; up to the {places.size} valid ones are taken."
+            f"density must select at most the {places.size} valid pixels, got {density}: {count} of {height * width}"
         )
-    # Drawn by place in the list: without valid these are the masks of the same seed in earlier versions.
+    # Drawn by position in the list: without valid, a seed gives the same mask as in earlier versions.
     chosen = places[np.random.default_rng(seed).choice(places.size, size=count, replace=False, shuffle=False)]
     mask = np.zeros(height * width, dtype=np.bool_)
     mask[chosen] = True
@@ -46,12 +46,12 @@ def random_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Ma
 
 
 def drawn_count(density: float, pixels: int) -> int:
-    """How many of the pixels `random_mask` marks."""
+    """The number of pixels that `random_mask` marks."""
     return max(1, round(density * pixels))
 
 
 def bernoulli_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Mask | None = None) -> Mask:
-    """Each pixel by itself, with a probability: the count varies, unlike that of `random_mask`."""
+    """Each pixel independently with a probability, so the number of pixels varies, unlike in `random_mask`."""
     check_number("density", density, Limit.SHARE)
     _, noise = _noise(shape, seed, valid)
     return _mask(families.bernoulli(noise, _amount(density)), noise)
@@ -68,11 +68,11 @@ def lidar_mask(
     seed: int = 0,
     valid: Mask | None = None,
 ) -> Mask:
-    """The points that a spinning laser scanner sees: curved lines, closer to each other toward the horizon.
+    """The points of a spinning laser scanner: curved lines that get closer to each other toward the horizon.
 
-    Nothing is seen above the horizon, a share of the height. Points are `spacing` pixels apart along a line; a share
-    of them is lost one by one, and what lies in gaps, which cover a share of the picture. focal is the focal length in
-    widths of the picture: the shorter, the more the lines are curved.
+    There are none above the horizon, a fraction of the height. Points are `spacing` pixels apart along a line. lost is
+    the fraction of single points without a return, gaps the fraction of the image in patches without returns, and
+    focal the focal length in image widths; a shorter one curves the lines more.
     """
     check_number("lines", lines, Limit.COUNT)
     check_number("spacing", spacing, Limit.LENGTH)
@@ -80,25 +80,16 @@ def lidar_mask(
     for name, part in (("horizon", horizon), ("lost", lost), ("gaps", gaps)):
         check_number(name, part, Limit.PART)
     draws, noise = _noise(shape, seed, valid)
-    known = families.lidar(
-        draws,
-        noise,
-        lines=_amount(lines),
-        spacing=_amount(spacing),
-        horizon=_amount(horizon),
-        focal=_amount(focal),
-        lost=_amount(lost),
-        gaps=_amount(gaps),
-    )
+    numbers = {"lines": lines, "spacing": spacing, "horizon": horizon, "focal": focal, "lost": lost, "gaps": gaps}
+    known = families.lidar(draws, noise, **{name: _amount(number) for name, number in numbers.items()})
     return _mask(known, noise)
 
 
 def corner_mask(image: _Array, density: float = 0.005, distance: int = 3, valid: Mask | None = None) -> Mask:
-    """The strongest corners of an image, as feature trackers find them, up to a share of all pixels; nothing is random.
+    """The strongest corners of an image, as feature trackers find them, up to a fraction of all pixels.
 
-    image is (H, W, 3) or (H, W) as `inpaint` takes it, of 2 x 2 pixels or more. A corner is the only one within a
-    distance of whole pixels. There are fewer than asked for where the image has no more; and where it has none at all,
-    one pixel is drawn.
+    image is (H, W, 3) or (H, W) as in `inpaint`, at least 2 x 2 pixels. Two corners are more than `distance` pixels
+    apart. The mask is not random, except that one pixel is drawn if the image has no corner.
     """
     check_number("density", density, Limit.SHARE)
     check_number("distance", distance, Limit.COUNT)
@@ -110,9 +101,9 @@ def corner_mask(image: _Array, density: float = 0.005, distance: int = 3, valid:
 def grid_mask(
     shape: tuple[int, int], spacing: int = 8, jitter: float = 0.0, seed: int = 0, valid: Mask | None = None
 ) -> Mask:
-    """One pixel in each square of spacing x spacing pixels: at its centre, as the motion vectors of a video are.
+    """One pixel in each square of spacing x spacing pixels: at its centre, like the motion vectors of a video.
 
-    With jitter 1 it is anywhere in its square, and in between for less.
+    jitter is the fraction of the square over which the pixel is placed at random.
     """
     check_number("spacing", spacing, Limit.COUNT)
     check_number("jitter", jitter, Limit.CHANCE)
@@ -132,9 +123,9 @@ def blob_hole_mask(
     seed: int = 0,
     valid: Mask | None = None,
 ) -> Mask:
-    """All pixels, or a density of them at random, outside of round holes.
+    """All pixels, or a random fraction (density) of them, outside round holes.
 
-    These are about `size` pixels in diameter and cover a share of the picture on average.
+    The holes have a diameter of about `size` pixels and cover a fraction (share) of the image on average.
     """
     check_number("share", share, Limit.PART)
     check_number("size", size, Limit.LENGTH)
@@ -153,16 +144,16 @@ def rectangle_hole_mask(
     seed: int = 0,
     valid: Mask | None = None,
 ) -> Mask:
-    """All pixels, or a density of them at random, outside of a count of rectangles.
+    """All pixels, or a random fraction (density) of them, outside a number of rectangles.
 
-    The rectangles may overlap and be cut by the border; their sides are the smallest to the largest number of pixels.
+    The rectangles may overlap and cross the border; their sides are `smallest` to `largest` pixels.
     """
     check_number("count", count, Limit.COUNT)
     check_number("smallest", smallest, Limit.LENGTH)
     check_number("largest", largest, Limit.LENGTH)
     check_number("density", density, Limit.SHARE)
     if smallest > largest:
-        raise InputError(f"smallest and largest are {smallest} and {largest}; the smaller number first is taken.")
+        raise InputError(f"smallest must be at most largest, got {smallest} and {largest}")
     draws, noise = _noise(shape, seed, valid)
     sides = draws.log_uniform((2, int(count), 1), smallest, largest)
     known = families.rectangle_holes(draws, noise, count=_amount(count), sides=sides, density=_amount(density))
@@ -178,11 +169,10 @@ def occlusion_mask(
     seed: int = 0,
     valid: Mask | None = None,
 ) -> Mask:
-    """All pixels, or a density of them at random, outside of bands along the jumps of a flow (H, W, C).
+    """All pixels, or a random fraction (density) of them, outside bands along the jumps of a flow (H, W, C).
 
-    That is what a forward-backward check leaves. Where neighbours differ by more than `jump`, the band goes `reach`
-    pixels to either side for each pixel of the difference, and no further than `widest`. Vectors that are not finite
-    are not valid.
+    A forward-backward check leaves such masks. If neighbours differ by more than `jump`, the band extends `reach`
+    pixels to either side per pixel of the difference, at most `widest`. Non-finite vectors are not valid.
     """
     check_number("reach", reach, Limit.WEIGHT)
     check_number("jump", jump, Limit.POSITIVE)
@@ -199,9 +189,9 @@ def occlusion_mask(
 def mixed_mask(
     image: _Array, flow: _Array, mix: MaskMix | None = None, seed: int = 0, valid: Mask | None = None
 ) -> Mask:
-    """What a training run draws for an image (H, W, 3) or (H, W) and a flow (H, W, C).
+    """The mask of a training run for an image (H, W, 3) or (H, W) and a flow (H, W, C).
 
-    By default that is a random density, log-uniform from 0.4 to 15 %. Vectors that are not finite are not valid.
+    The default mix has a random density, log-uniform from 0.4 to 15 %. Non-finite vectors are not valid.
     """
     field, valid = _flow_batch(flow, valid)
     picture = _image_batch(image, flow.shape[:2])
@@ -214,11 +204,11 @@ def _draws(seed: int) -> Draws:
 
 
 def _noise(shape: tuple[int, ...], seed: int, valid: Mask | None) -> tuple[Draws, Tensor]:
-    """The random numbers of a seed and the noise (1, 1, H, W) of `families` that they make."""
+    """The random numbers of a seed, and from them the noise (1, 1, H, W) of `families`."""
     _check_shape(shape, valid)
     draws = _draws(seed)
-    taken = torch.ones(1, 1, *shape) if valid is None else torch.from_numpy(valid.copy())[None, None]
-    return draws, families.pixel_noise(draws, taken)
+    pixels = torch.ones(1, 1, *shape) if valid is None else torch.from_numpy(valid.copy())[None, None]
+    return draws, families.pixel_noise(draws, pixels)
 
 
 def _mask(known: Tensor, noise: Tensor) -> Mask:
@@ -232,22 +222,22 @@ def _amount(value: float) -> Tensor:
 def _image_batch(image: _Array, size: tuple[int, ...] | None = None) -> Tensor:
     checked = check_image(image, np.shape(image)[:2] if size is None else size)
     if min(checked.shape[:2]) < 2:
-        raise InputError(f"image: size {checked.shape[:2]} was given; at least 2 x 2 pixels are taken.")
+        raise InputError(f"image must have at least 2 x 2 pixels, got {checked.shape[:2]}")
     return torch.from_numpy(np.ascontiguousarray(checked.transpose(2, 0, 1)))[None]
 
 
 def _flow_batch(flow: _Array, valid: Mask | None) -> tuple[Tensor, Mask]:
-    """A flow as (1, C, H, W), 0 where a vector is not valid, and which are (H, W): finite, and in valid if given."""
+    """The flow (1, C, H, W), 0 where not valid, and the valid pixels (H, W): finite, and in valid if passed."""
     check_flow(flow)
     _check_shape(flow.shape[:2], valid)
     finite = np.asarray(np.isfinite(flow).all(axis=2))
-    taken = finite if valid is None else finite & valid
-    field = np.where(taken[..., None], flow, 0).astype(np.float32)
-    return torch.from_numpy(field.transpose(2, 0, 1))[None], taken
+    known = finite if valid is None else finite & valid
+    field = np.where(known[..., None], flow, 0).astype(np.float32)
+    return torch.from_numpy(field.transpose(2, 0, 1))[None], known
 
 
 def _check_shape(shape: tuple[int, ...], valid: Mask | None) -> None:
     if len(shape) != 2 or min(shape) < 1:
-        raise InputError(f"shape is {tuple(shape)}; a height and a width of at least 1 are taken.")
+        raise InputError(f"shape must be (H, W), each at least 1, got {tuple(shape)}")
     if valid is not None and (valid.shape != tuple(shape) or valid.dtype != np.bool_):
-        raise InputError(f"valid is {valid.dtype} {valid.shape}; bool of the shape {tuple(shape)} is taken.")
+        raise InputError(f"valid must be bool {tuple(shape)}, got {valid.dtype} {valid.shape}")

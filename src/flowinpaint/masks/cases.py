@@ -1,4 +1,4 @@
-"""What an evaluation gives of a frame: a share of its pixels, or a pattern of them whose numbers are fixed here."""
+"""Cases of an evaluation: masks of a density, or patterns with fixed numbers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from flowinpaint.masks.arrays import Mask, grid_mask, lidar_mask, random_mask, r
 
 Pattern = Literal["lidar", "holes", "grid", "single"]
 Case = float | Pattern
-"""A share of the pixels in (0, 1], spread at random, or the name of a pattern."""
+"""A density in (0, 1] of random pixels, or the name of a pattern."""
 Size = tuple[int, int]
 
 _LEAST_HOLE, _LARGEST_HOLE = 0.25, 0.5
-"""Sides of the holes over the shorter side of the frame."""
+"""Sides of the holes as fractions of the frame's shorter side."""
 _FEWEST = 1e-9
-"""A share of the pixels that is less than one of them in any picture; one is drawn then."""
+"""A density of less than one pixel in any image, for which one is drawn."""
 
 
 class PatternRule(NamedTuple):
-    """How a pattern is drawn from size, seed and valid pixels; its share of a frame of some 400 x 1000 valid pixels.
+    """A function that draws a pattern from size, seed and valid pixels, and its density in about 400 x 1000 pixels.
 
-    The share chooses among parameters that were tuned for densities, and nothing else.
+    The share only selects among parameters that were tuned for densities.
     """
 
     draw: Callable[[Size, int, Mask], Mask]
@@ -55,24 +55,24 @@ PATTERNS: dict[Pattern, PatternRule] = {
 
 
 def drawn_mask(case: Case, size: Size, seed: int, valid: Mask) -> Mask:
-    """The mask of a case that size, seed and valid pixels decide."""
+    """Draw the mask of a case; size, seed and valid pixels determine it."""
     return PATTERNS[case].draw(size, seed, valid) if isinstance(case, str) else random_mask(size, case, seed, valid)
 
 
 def check_patterns(names: list[str], argument: str = "patterns") -> list[Pattern]:
-    """The patterns of these names, each once and in the order of PATTERNS; InputError for any other name."""
+    """The patterns of these names, each once, in the order of PATTERNS; InputError for an unknown name."""
     if unknown := [name for name in names if name not in PATTERNS]:
-        raise InputError(f"{argument}: {unknown[0]!r} was given; {', '.join(PATTERNS)} are taken.")
+        raise InputError(f"{argument} must be among {', '.join(PATTERNS)}, got {unknown[0]!r}")
     return [pattern for pattern in PATTERNS if pattern in names]
 
 
 def case_text(case: Case) -> str:
-    """The case in words: "5 %" or "lidar"."""
+    """The case as text: "5 %" or "lidar"."""
     return case if isinstance(case, str) else f"{100 * case:g} %"
 
 
 def case_label(case: Case) -> str:
-    """The case in a file's name: 01, 05, 10, 0.5 per cent as the mask files have it, or the pattern."""
+    """The case in a file name: the percentage as in mask files (01, 05, 10, 0.5), or the pattern."""
     if isinstance(case, str):
         return case
     percent = f"{100 * case:.6g}"
@@ -80,10 +80,10 @@ def case_label(case: Case) -> str:
 
 
 def case_order(case: Case) -> tuple[int, float]:
-    """What sorts cases: densities first, from few to many, then the patterns."""
+    """Sort key of cases: increasing densities, then the patterns."""
     return (1, float(list(PATTERNS).index(case))) if isinstance(case, str) else (0, case)
 
 
 def nominal_share(case: Case) -> float:
-    """A share of the pixels to look tuned parameters up by."""
+    """The density by which to look up tuned parameters."""
     return PATTERNS[case].share if isinstance(case, str) else case

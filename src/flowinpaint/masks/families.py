@@ -1,8 +1,8 @@
-"""Families of masks for a batch, on any device: no host synchronisation and no shape that depends on the data.
+"""Families of masks for a batch, on any device, without host synchronisation or data-dependent shapes.
 
 Each function returns (B, 1, H, W) bool. They share one field of `noise` (B, 1, H, W), uniform in [0, 1) and `NEVER`
-where no vector is valid; `settle` makes a mask of the valid pixels of what they return. Amounts are tensors
-(B, 1, 1, 1), one number for each sample.
+where no vector is valid; `settle` restricts the results to valid pixels. Tensor parameters are (B, 1, 1, 1), one number
+per sample.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from flowinpaint.counter_rng import Draws
 from flowinpaint.diffusion.tensor import SymmetricTensor, eigenvalues, gaussian_blur, structure_tensor
 
 NEVER = 2.0
-"""The noise of a pixel without a valid vector: above every density."""
+"""The noise of a pixel without a valid vector, above every density."""
 
 _WAVES = 32
 _BLOB_LENGTH = 0.4
-"""Correlation length of the noise over the diameter of its blobs (where it exceeds one deviation, about)."""
+"""Correlation length of the noise over the diameter of its blobs, where it exceeds about one deviation."""
 _LINE_CROWDING = 0.5
-"""How much closer scan lines are at the horizon than on average: tilted down, beams spread over the near ground."""
+"""Relative density of scan lines at the horizon: beams tilted down spread over the near ground."""
 _LINE_SHIFT = 0.618
-"""From line to line the points are shifted by this share of their spacing, so that they do not form columns."""
+"""Shift of the points from line to line, as a fraction of their spacing, so that they do not form columns."""
 _GAP_SIZE = 0.15
-"""Diameter of the patches without returns, over the picture's width."""
+"""Diameter of the patches without returns, over the image width."""
 _CORNER_BLUR, _CORNER_WINDOW = 0.7, 1.5
 _TIE = 1e-4
-"""Corners that are equally strong, as on a drawn pattern, differ by this much noise: one of them is the strongest."""
+"""Weight of the noise that breaks ties between equally strong corners, as on a drawn pattern."""
 _WEAKEST_CORNER = 1e-6
-"""Squared grey levels of [0, 1] per pixel: below it there is nothing but rounding."""
+"""In squared grey levels of [0, 1] per pixel; weaker corners are rounding errors."""
 
 
 def pixel_noise(draws: Draws, valid: Tensor) -> Tensor:
-    """The noise that decides each pixel, (B, 1, H, W), for valid (B, 1, H, W)."""
+    """The noise (B, 1, H, W) for valid (B, 1, H, W)."""
     return torch.where(valid > 0, draws.uniform((1, *valid.shape[-2:])), NEVER)
 
 
 def settle(known: Tensor, noise: Tensor) -> Tensor:
-    """The valid ones of the known pixels (B, 1, H, W), or one at random where that leaves none."""
+    """Restrict known pixels (B, 1, H, W) to valid ones; a sample left with none gets a random valid pixel."""
     known = known & (noise < NEVER)
     one = (noise <= noise.amin((1, 2, 3), keepdim=True)) & (noise < NEVER)
     return torch.where(known.any(3, keepdim=True).any(2, keepdim=True), known, one)
 
 
 def bernoulli(noise: Tensor, density: Tensor) -> Tensor:
-    """Each valid pixel by itself, with the probability that a share of all pixels is expected; 1 where they are few."""
+    """Each valid pixel independently, so that the expected number is a fraction (density) of all pixels."""
     valid = (noise < NEVER).float().mean((1, 2, 3), keepdim=True)
     return noise < (density / valid.clamp(min=1e-9)).clamp(max=1)
 
 
 def few(noise: Tensor, count: Tensor, most: int) -> Tensor:
-    """So many of the valid pixels, at most `most`; all of them where they are fewer."""
+    """A number of valid pixels, at most `most`; all of them if there are fewer."""
     flat = noise.view(len(noise), -1)
     smallest = flat.topk(min(most, flat.shape[1]), largest=False).values
     last = (count.view(-1, 1) - 1).clamp(max=smallest.shape[1] - 1)
@@ -72,15 +72,15 @@ def lidar(
     lost: Tensor,
     gaps: Tensor,
 ) -> Tensor:
-    """The points that a spinning laser scanner at the camera sees.
+    """The points of a spinning laser scanner at the camera.
 
-    A beam of elevation φ meets the image plane at y = tan φ √(f² + x²), a hyperbola. There are as many of them as
-    lines below the horizon, a share of the height from above, in the middle column; the spacing of their points is in
-    pixels there, and the focal length f in widths of the picture. Single points are lost by a share, and patches that
-    cover a share of the picture (gaps).
+    A beam of elevation φ meets the image plane at y = tan φ √(f² + x²), a hyperbola. lines is the number of beams
+    below the horizon (a fraction of the height from the top) in the middle column, spacing the distance of points
+    there in pixels, and f the focal length in image widths. lost is the fraction of lost single points, gaps that of
+    the image in patches without returns.
     """
     H, W = noise.shape[-2:]
-    # A line runs through a pixel, and a point lies in it, where their numbers change from one side of it to the other.
+    # A pixel has a line or a point if the number of the line or point changes from one of its sides to the other.
     x = torch.arange(W + 1, device=noise.device) - W / 2
     y = torch.arange(H + 1, device=noise.device).view(-1, 1) - horizon * H
     centre = (x[1:] + x[:-1]) / 2
@@ -94,21 +94,20 @@ def lidar(
 
 
 def _line_place(drop: Tensor) -> Tensor:
-    """The t of drop = (1 - c) t + c t², which spaces equal steps of t by 1 - c at the horizon and 1 + c at the foot."""
+    """Solve drop = (1 - c) t + c t² for t; equal steps of t are 1 - c apart at the horizon and 1 + c at the bottom."""
     c = _LINE_CROWDING
     return (torch.sqrt((1 - c) ** 2 + 4 * c * drop) - (1 - c)) / (2 * c)
 
 
 def corners(image: Tensor, noise: Tensor, density: Tensor, most: float, distance: int) -> Tensor:
-    """The strongest corners of an image (B, 3, H, W), as many as a share of all pixels, `most` in any sample.
+    """The strongest corners of an image (B, 3, H, W), up to a fraction (density) of all pixels, at most `most`.
 
-    A corner is where the smaller eigenvalue of the structure tensor is the largest within a distance in pixels. Fewer
-    come where the image has no more.
+    At a corner the smaller eigenvalue of the structure tensor is the largest within a distance in pixels.
     """
     B, _, H, W = noise.shape
     tensor = structure_tensor(image, _CORNER_BLUR)
     smallest = eigenvalues(SymmetricTensor(*(gaussian_blur(part, _CORNER_WINDOW) for part in tensor)))[1]
-    # A cell's corner counts for the pixel to its upper left; the last row and column have none.
+    # The corner of a cell counts for its upper left pixel; the last row and column have none.
     strength = F.pad(smallest, (0, 1, 0, 1)).where(noise < NEVER, 0.0)
     strength = strength * (1 + _TIE * noise)
     largest = F.max_pool2d(strength, 2 * distance + 1, stride=1, padding=distance)
@@ -120,10 +119,10 @@ def corners(image: Tensor, noise: Tensor, density: Tensor, most: float, distance
 
 
 def grid(draws: Draws, noise: Tensor, *, spacing: Tensor, closest: int, jitter: Tensor, shift: Tensor) -> Tensor:
-    """A point in each square of a spacing in whole pixels, `closest` in any sample.
+    """A point in each square of integer spacing, at least `closest`.
 
-    It lies at the centre or, with jitter 1, anywhere in its square. shift (B, 2, 1, 1) moves the squares up and left by
-    a share of the spacing.
+    It is at the centre or, with jitter 1, anywhere in its square. shift (B, 2, 1, 1) moves the squares up and left by
+    a fraction of the spacing.
     """
     B, _, H, W = noise.shape
     rows, columns = H // closest + 2, W // closest + 2
@@ -134,20 +133,20 @@ def grid(draws: Draws, noise: Tensor, *, spacing: Tensor, closest: int, jitter: 
     y = torch.floor((i + 0.5 + away[:, :1]) * spacing - corner[:, :1]).long()
     x = torch.floor((j + 0.5 + away[:, 1:]) * spacing - corner[:, 1:]).long()
     inside = (y >= 0) & (y < H) & (x >= 0) & (x < W)
-    # Points outside share one more place at the end, which is cut off.
+    # Points outside go to an extra place at the end, which is cut off.
     places = torch.where(inside, y * W + x, H * W).view(B, -1)
     hit = torch.zeros(B, H * W + 1, dtype=torch.bool, device=noise.device).scatter(1, places, True)
     return hit[:, :-1].view(noise.shape)
 
 
 def blob_holes(draws: Draws, noise: Tensor, *, share: Tensor, size: Tensor, density: Tensor) -> Tensor:
-    """A density of pixels outside of round holes, some pixels in diameter (size), that cover a share of the picture."""
+    """A density of pixels outside round holes with a diameter (size) that cover a fraction (share) of the image."""
     H, W = noise.shape[-2:]
     return ~_patches(draws, (H, W), share, size) & (noise < density)
 
 
 def rectangle_holes(draws: Draws, noise: Tensor, *, count: Tensor, sides: Tensor, density: Tensor) -> Tensor:
-    """A density of pixels outside of a count of rectangles, the first of those with sides (B, 2, n, 1) in pixels."""
+    """A density of pixels outside the first `count` of n rectangles with sides (B, 2, n, 1) in pixels."""
     H, W = noise.shape[-2:]
     middle = draws.uniform(tuple(sides.shape[1:]))
     there = torch.arange(sides.shape[2], device=noise.device).view(-1, 1) < count
@@ -158,16 +157,16 @@ def rectangle_holes(draws: Draws, noise: Tensor, *, count: Tensor, sides: Tensor
 
 
 def _covered(length: int, middle: Tensor, side: Tensor) -> Tensor:
-    """1 for the pixels (…, length) within half a side of the middle, a share of the length; else 0."""
+    """1 for the pixels (…, length) within half a side of the middle, a fraction of the length; else 0."""
     place = torch.arange(length, device=middle.device) + 0.5
     return ((place - middle * length).abs() < side / 2).float()
 
 
 def occlusion(noise: Tensor, flow: Tensor, *, reach: Tensor, jump: float, widest: int, density: Tensor) -> Tensor:
-    """A density of pixels outside of bands along the jumps of a flow (B, C, H, W), as a forward-backward check leaves.
+    """A density of pixels outside bands along the jumps of a flow (B, C, H, W), as a forward-backward check leaves.
 
-    To either side of a jump of more than `jump` the band is `reach` pixels wide for each pixel that its two sides move
-    apart, and at most `widest`.
+    To either side of a difference of more than `jump`, the band is `reach` pixels wide per pixel of the difference, at
+    most `widest`.
     """
     valid = noise < NEVER
     dx = (flow[..., :, 1:] - flow[..., :, :-1]).norm(dim=1, keepdim=True) * (valid[..., :, 1:] & valid[..., :, :-1])
@@ -175,8 +174,7 @@ def occlusion(noise: Tensor, flow: Tensor, *, reach: Tensor, jump: float, widest
     sides = (F.pad(dx, (0, 1)), F.pad(dx, (1, 0)), F.pad(dy, (0, 0, 0, 1)), F.pad(dy, (0, 0, 1, 0)))
     step = torch.stack(sides).amax(0)
     band = (step * reach).where(step > jump, 0.0)
-    # Each round carries the band one pixel on, so their number bounds its width; 4 and 8 neighbours by turns make it
-    # round.
+    # Each iteration extends the band by one pixel. Alternating 4 and 8 neighbours makes it round.
     for i in range(widest - 1):
         wider = F.max_pool2d(band, 3, 1, 1) if i % 2 else torch.maximum(_pooled(band, 3, 1), _pooled(band, 1, 3))
         band = torch.maximum(band, wider - 1)
@@ -188,16 +186,16 @@ def _pooled(x: Tensor, height: int, width: int) -> Tensor:
 
 
 def _patches(draws: Draws, shape: tuple[int, int], share: Tensor, size: Tensor) -> Tensor:
-    """Round patches of some pixels in diameter (size) that cover a share of the picture on average."""
+    """Round patches with a diameter (size) in pixels that cover a fraction (share) of the image on average."""
     level: Tensor = torch.special.ndtri(share)
     return smooth_noise(draws, shape, size) < level
 
 
 def smooth_noise(draws: Draws, shape: tuple[int, int], size: Tensor) -> Tensor:
-    """Smooth fields (B, 1, H, W), about standard normal, whose hills are some pixels in diameter (size).
+    """Smooth, about standard normal fields (B, 1, H, W) whose hills have a diameter (size) in pixels.
 
-    A sum of plane waves of random direction, length and phase; cos(a + b) = cos a cos b - sin a sin b makes a matrix
-    product of it, whatever the size in each sample.
+    A sum of plane waves of random direction, length and phase; cos(a + b) = cos a cos b - sin a sin b turns it into a
+    matrix product for any size.
     """
     H, W = shape
     frequency = draws.normal((2, _WAVES, 1)) / (_BLOB_LENGTH * size)
@@ -209,5 +207,5 @@ def smooth_noise(draws: Draws, shape: tuple[int, int], size: Tensor) -> Tensor:
 
 
 def _count(density: Tensor, pixels: int) -> Tensor:
-    """The share of the pixels as a whole number of at least 1, (B, 1) for (B, 1, 1, 1)."""
+    """The density (B, 1, 1, 1) as a number (B, 1) of pixels, at least 1."""
     return torch.round(density.view(-1, 1) * pixels).clamp(min=1)

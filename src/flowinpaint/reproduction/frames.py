@@ -15,10 +15,9 @@ import torch
 
 from flowinpaint.data.bank import read_bank
 from flowinpaint.data.datasets import Dataset, open_dataset
-from flowinpaint.data.folder import TRUTHS, Frame, MaskKind, Sample, file_hash, find_samples, stable_seed
-from flowinpaint.data.layered import LayeredFlow
-from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.data.layouts import Entry
+from flowinpaint.data.folder import Frame, MaskKind, Sample, file_hash, find_samples, stable_seed
+from flowinpaint.data.generator.config import LayeredConfig
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.errors import InputError, check_file
 from flowinpaint.io import read_flow
 from flowinpaint.masks.arrays import drawn_count
@@ -42,7 +41,7 @@ class LayoutSample:
 
     dataset: str
     name: str
-    entry: Entry
+    entry: Sample
 
     def mask_kind(self, case: Case) -> MaskKind:
         """Where the mask of a case comes from."""
@@ -210,7 +209,7 @@ def left_out_folders(choice: FrameChoice) -> list[str]:
     """The data sets below the root that hold no flow, and so have no place in a table."""
     if choice.root is None:
         return []
-    return sorted({sample.dataset for sample in _found_below(choice.root) if TRUTHS[sample.truth] != FLOW_CHANNELS})
+    return sorted({sample.dataset for sample in _found_below(choice.root) if sample.channels != FLOW_CHANNELS})
 
 
 def is_kitti(dataset: str) -> bool:
@@ -257,10 +256,10 @@ def _drawn_kind(case: Case) -> MaskKind:
     return case if isinstance(case, str) else "random"
 
 
-def _entries(option: str, name: str, root: Path, split: str | None = None, render: str | None = None) -> list[Entry]:
+def _entries(option: str, name: str, root: Path, split: str | None = None, render: str | None = None) -> list[Sample]:
     """The examples of a data set as it is distributed."""
     with _said_of(option):
-        return list(open_dataset(name, root, split, render).entries)
+        return list(open_dataset(name, root, split, render).samples)
 
 
 def _found_below(root: Path) -> list[Sample]:
@@ -278,7 +277,7 @@ def _said_of(option: str) -> Iterator[None]:
         raise type(error)(re.sub("^root:", f"{option}:", str(error))) from error
 
 
-def _layout_samples(dataset: str, entries: Sequence[Entry]) -> list[AnySample]:
+def _layout_samples(dataset: str, entries: Sequence[Sample]) -> list[AnySample]:
     return [LayoutSample(dataset, entry.name, entry) for entry in entries]
 
 
@@ -294,7 +293,7 @@ def _folders(root: Path | None) -> dict[str, list[Sample]]:
     """The samples with flow below a root, by data set."""
     found: dict[str, list[Sample]] = {}
     for sample in [] if root is None else _found_below(root):
-        if TRUTHS[sample.truth] == FLOW_CHANNELS:
+        if sample.channels == FLOW_CHANNELS:
             found.setdefault(sample.dataset, []).append(sample)
     return found
 

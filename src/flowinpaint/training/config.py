@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flowinpaint.data.layered_config import LayeredConfig
+from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.errors import InputError
 from flowinpaint.masks import MaskMix
 from flowinpaint.networks.registry import ModelConfig
@@ -214,8 +214,8 @@ def of_table(table: str, **keys: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        argument, colon, rest = str(error).partition(":")
-        raise InputError(f"{table}.{keys.get(argument, argument)}{colon}{rest}") from error
+        argument = str(error).split()[0].rstrip(":")
+        raise InputError(f"{table}.{keys.get(argument, argument)}{str(error).removeprefix(argument)}") from error
 
 
 def _at_least(name: str, value: float, least: int) -> None:

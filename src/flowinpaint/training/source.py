@@ -9,10 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from flowinpaint.data import Batch
 from flowinpaint.data.bank import PictureBank, read_bank
-from flowinpaint.data.batch import Batch
 from flowinpaint.data.datasets import open_dataset
-from flowinpaint.data.layered import LayeredFlow
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.loader import DiskBatches
 from flowinpaint.training.config import GENERATED, DataConfig, of_table
 from flowinpaint.training.distributed import World

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.networks.network import Network
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.config import TrainingConfig

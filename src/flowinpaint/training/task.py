@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from flowinpaint.counter_rng import Draws
-from flowinpaint.data.batch import Batch
+from flowinpaint.data import Batch
 from flowinpaint.masks import MaskMix
 
 MASK_SEED = 7919

@@ -14,8 +14,8 @@ import torch
 
 from flowinpaint.api import inpaint, to_batch
 from flowinpaint.checks import check_image
-from flowinpaint.data.batch import Batch
-from flowinpaint.data.folder import TRUTHS, Frame, Sample, find_samples
+from flowinpaint.data import Batch
+from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.io import atomic_path
@@ -165,7 +165,7 @@ class Validator:
 
     def _check_channels(self, config: TrainingConfig) -> None:
         for sample in self._samples:
-            channels = TRUTHS[sample.truth]
+            channels = sample.channels
             model = config.model
             if isinstance(model, NeuroexplicitConfig) and model.learn_kernels and channels != model.channels:
                 raise InputError(

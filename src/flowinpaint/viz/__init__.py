@@ -1,1 +1,1 @@
-"""Pictures of fields: colours, contact sheets."""
+"""Visualisation of fields: colours and contact sheets."""

@@ -1,4 +1,4 @@
-"""Colours for flow fields and errors, and the given vectors as dots; `flowinpaint.viz.sheet` arranges them."""
+"""Colours of flow fields and errors, and known vectors as dots; `flowinpaint.viz.sheet` arranges the pictures."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from flowinpaint.errors import InputError
 Rgb = npt.NDArray[np.uint8]
 Field = npt.NDArray[Any]
 
-# How many steps the wheel takes from each of these colours to the next, more where the eye is finer
+# Numbers of steps from each of these colours to the next, more where the eye is more sensitive
 # (Baker et al., "A Database and Evaluation Methodology for Optical Flow", 2011).
 _WHEEL_CORNERS = np.array([(1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 1, 1), (0, 0, 1), (1, 0, 1)], np.float32)
 _WHEEL_STEPS = (15, 6, 4, 11, 13, 6)
@@ -21,17 +21,17 @@ _UNKNOWN_ERROR = 128
 
 
 class FieldRange(NamedTuple):
-    """The values that the colours of a field span; for flow the magnitudes 0 to high."""
+    """The values that the colours of a field span; for flow the magnitudes from 0 to high."""
 
     low: float
     high: float
 
 
 def field_range(*fields: Field) -> FieldRange:
-    """The range that shows the fields (H, W, C) together, by all their finite values.
+    """A common range of the finite values of fields (H, W, C).
 
-    With C = 2 it goes from 0 to the largest magnitude, but no further than 1.25 times the 99th percentile, so
-    that a few huge vectors do not bleach the rest; else from the 1st to the 99th percentile of value or norm.
+    For C = 2 it is 0 to the largest magnitude, at most 1.25 times the 99th percentile, so that a few huge vectors do
+    not bleach the rest; otherwise the 1st to the 99th percentile of the value or norm.
     """
     values = np.concatenate([_scalar(field[_known(field)][None])[0] for field in fields])
     if not values.size:
@@ -43,22 +43,21 @@ def field_range(*fields: Field) -> FieldRange:
 
 
 def flow_to_rgb(flow: Field, max_magnitude: float | None = None) -> Rgb:
-    """Colour a field (H, W, C) as an RGB picture (H, W, 3); pixels that are not finite are black.
+    """Colour a field (H, W, C) as an RGB picture (H, W, 3); non-finite pixels are black.
 
-    Two channels take the Middlebury colours: the hue is the direction (right red, down yellow, left cyan, up
-    violet), the saturation the magnitude, full at max_magnitude and darkened beyond it. Any other number of
-    channels takes the turbo colours of the value, or of the vector's norm. The colours span 0 to
-    max_magnitude; without it, the field's own `field_range`.
+    Two channels get the Middlebury colours: hue is the direction (right red, down yellow, left cyan, up violet),
+    saturation the magnitude, full at max_magnitude and darkened beyond it. Other numbers of channels get the turbo
+    colours of the value or norm. The colours span 0 to max_magnitude, by default the field's `field_range`.
     """
     if max_magnitude is None:
         return colour_field(flow, field_range(flow))
     if not 0 < max_magnitude < np.inf:
-        raise InputError(f"max_magnitude is {max_magnitude}; a positive finite number is taken.")
+        raise InputError(f"max_magnitude must be a finite number above 0, got {max_magnitude}")
     return colour_field(flow, FieldRange(0.0, max_magnitude))
 
 
 def colour_field(field: Field, limits: FieldRange) -> Rgb:
-    """The colours (H, W, 3) of `flow_to_rgb` for a field (H, W, C), over a range that pictures can share."""
+    """The colours (H, W, 3) of `flow_to_rgb` for a field (H, W, C) over a given range, which pictures can share."""
     known = _known(field)
     values = np.where(known[..., None], field, np.float32(0))
     if values.shape[2] == 2:
@@ -72,12 +71,12 @@ def colour_field(field: Field, limits: FieldRange) -> Rgb:
 def error_map(error: Field, maximum: float | None = None) -> Rgb:
     """Colour an error (H, W) in px from black (0) to pale yellow (maximum, by default the 99th percentile).
 
-    Where the error is not known (nan) the picture (H, W, 3) is grey; inf is shown as the maximum.
+    The picture (H, W, 3) is grey where the error is unknown (nan); inf has the colour of the maximum.
     """
     if error.ndim != 2:
-        raise InputError(f"error has the shape {error.shape}; one value per pixel (H, W) is taken.")
+        raise InputError(f"error must have shape (H, W), got {error.shape}")
     if maximum is not None and not 0 < maximum < np.inf:
-        raise InputError(f"maximum is {maximum}; a positive finite number is taken.")
+        raise InputError(f"maximum must be a finite number above 0, got {maximum}")
     limits = FieldRange(0.0, error_limit(error) if maximum is None else maximum)
     rgb = map_colours(np.nan_to_num(error), limits, cv2.COLORMAP_INFERNO)
     rgb[np.isnan(error)] = _UNKNOWN_ERROR
@@ -91,11 +90,11 @@ def draw_given(
     limits: FieldRange | None = None,
     size: tuple[int, int] | None = None,
 ) -> Rgb:
-    """The given vectors, coloured as `colour_field` does, as dots on the dimmed grey image.
+    """Draw the known vectors, in the colours of `colour_field`, as dots on the dimmed grey image.
 
-    image is (H, W), (H, W, 1) or (H, W, 3), uint8 or float in 0..1; flow is (H, W, C); mask (H, W) bool marks
-    what is given. The picture has the size (width, height), by default the image's. The dots grow as they get
-    fewer, yet only so far that a sparse field still looks sparse.
+    image is (H, W), (H, W, 1) or (H, W, 3), uint8 or float in 0..1; flow is (H, W, C); mask (H, W) is bool, True where
+    known. size is (width, height) of the picture, by default the image's. Fewer dots are larger, but stay small enough
+    that a sparse field looks sparse.
     """
     check_alike(image, flow, mask)
     width, height = size or (mask.shape[1], mask.shape[0])
@@ -112,7 +111,7 @@ def draw_given(
 
 
 def _colour_wheel() -> npt.NDArray[np.float32]:
-    """The 55 colours (55, 3) in 0..1, from red over yellow, green, cyan, blue and magenta back to red."""
+    """The 55 colours (55, 3) in 0..1, from red through yellow, green, cyan, blue and magenta back to red."""
     ends = zip(_WHEEL_CORNERS, np.roll(_WHEEL_CORNERS, -1, axis=0), _WHEEL_STEPS, strict=True)
     return np.concatenate([a + (b - a) * np.arange(n, dtype=np.float32)[:, None] / n for a, b, n in ends])
 
@@ -121,7 +120,7 @@ _WHEEL = _colour_wheel()
 
 
 def wheel_colours(u: Field, v: Field, high: float) -> Rgb:
-    """The wheel's colours (H, W, 3) of the flow u, v (H, W), white at 0 and full at the magnitude high."""
+    """The wheel's colours (H, W, 3) of the flow u, v (H, W), white at 0 and saturated at the magnitude high."""
     # The published code closes the wheel one colour early, with a seam at the right; here it is periodic.
     place = np.arctan2(v, u) / (2 * np.pi) % 1 * len(_WHEEL)
     first = place.astype(np.intp)
@@ -133,25 +132,25 @@ def wheel_colours(u: Field, v: Field, high: float) -> Rgb:
 
 
 def map_colours(values: Field, limits: FieldRange, colormap: int) -> Rgb:
-    """The colours (H, W, 3) of an OpenCV colour map for the values (H, W), held beyond the limits."""
+    """The colours (H, W, 3) of an OpenCV colour map for values (H, W), clipped to the limits."""
     table = cv2.applyColorMap(np.arange(256, dtype=np.uint8)[:, None], colormap)[:, 0, ::-1]
     level = (np.clip(values, limits.low, limits.high) - limits.low) / (limits.high - limits.low)
     return np.asarray(table[np.round(255 * level).astype(np.uint8)], np.uint8)
 
 
 def error_limit(*errors: Field) -> float:
-    """The error that the brightest colour stands for: the 99th percentile, and never 0."""
+    """The error of the brightest colour: the 99th percentile, above 0."""
     values = np.concatenate([error[np.isfinite(error)] for error in errors] or [np.zeros(0)])
     return max(float(np.percentile(values, 99)) if values.size else 0.0, 1e-3)
 
 
 def _scalar(field: Field) -> Field:
-    """The value (H, W) of a field (H, W, 1), or the norm of the vectors of (H, W, C)."""
+    """The value (H, W) of a field (H, W, 1), or the norm of a field (H, W, C)."""
     return field[..., 0] if field.shape[2] == 1 else np.linalg.norm(field, axis=2)
 
 
 def _with_dots(picture: npt.NDArray[np.float32], y: Field, x: Field, colours: Rgb, least: float) -> Rgb:
-    """The picture (h, w, 3) with dots of at least that radius at the places y, x (n,) in colours (n, 3)."""
+    """Draw dots with at least a radius (least) at y, x (n,) in colours (n, 3) on a picture (h, w, 3)."""
     away = np.ones(picture.shape[:2], np.uint8)
     away[y, x] = 0
     distance, nearest = cv2.distanceTransformWithLabels(away, cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL)
@@ -164,36 +163,36 @@ def _with_dots(picture: npt.NDArray[np.float32], y: Field, x: Field, colours: Rg
 
 
 def resized(rgb: Rgb, size: tuple[int, int]) -> Rgb:
-    """The picture at the size (width, height): averaged when it shrinks, in plain squares when it grows."""
+    """Resize to (width, height): averaged when shrinking, nearest neighbour when growing."""
     way = cv2.INTER_AREA if size[0] <= rgb.shape[1] else cv2.INTER_NEAREST
     return np.asarray(cv2.resize(rgb, size, interpolation=way), np.uint8)
 
 
 def as_rgb(image: Field) -> Rgb:
-    """An image (H, W), (H, W, 1) or (H, W, 3), uint8 or float in 0..1, as uint8 RGB (H, W, 3)."""
+    """Convert an image (H, W), (H, W, 1) or (H, W, 3), uint8 or float in 0..1, to uint8 RGB (H, W, 3)."""
     planes = image[..., None] if image.ndim == 2 else image
     if planes.ndim != 3 or planes.shape[2] not in (1, 3) or 0 in planes.shape:
-        raise InputError(f"image has the shape {image.shape}; (H, W), (H, W, 1) or (H, W, 3) is taken.")
+        raise InputError(f"image must have shape (H, W), (H, W, 1) or (H, W, 3), got {image.shape}")
     if np.issubdtype(planes.dtype, np.floating):
         planes = np.round(255 * np.clip(np.nan_to_num(planes), 0, 1)).astype(np.uint8)
     if planes.dtype != np.uint8:
-        raise InputError(f"image has the type {image.dtype}; uint8 or float in 0..1 is taken.")
+        raise InputError(f"image must be uint8 or float in 0..1, got {image.dtype}")
     return np.ascontiguousarray(np.broadcast_to(planes, (*planes.shape[:2], 3)))
 
 
 def _known(field: Field) -> npt.NDArray[np.bool_]:
-    """Where (H, W) all channels of a field (H, W, C) are finite."""
+    """The mask (H, W) of vectors with only finite channels in a field (H, W, C)."""
     if field.ndim != 3 or 0 in field.shape or not np.issubdtype(field.dtype, np.number):
-        raise InputError(f"flow is {field.dtype} of the shape {field.shape}; numbers (H, W, C) are taken.")
+        raise InputError(f"flow must be a numeric array (H, W, C), got {field.dtype} {field.shape}")
     return np.asarray(np.isfinite(field).all(axis=2))
 
 
 def check_alike(image: Field, flow: Field, mask: Field, *others: Field) -> None:
-    """Raise InputError unless all have one height and width, and the others the flow's channels."""
+    """Raise InputError unless all have the same height and width, and the others the shape of the flow."""
     if mask.dtype != np.bool_ or mask.shape != image.shape[:2]:
-        raise InputError(f"mask is {mask.dtype} {mask.shape}; bool of the image's {image.shape[:2]} is taken.")
+        raise InputError(f"mask must be bool of the image's size {image.shape[:2]}, got {mask.dtype} {mask.shape}")
     if _known(flow).shape != mask.shape:
-        raise InputError(f"flow has the shape {flow.shape}; the image's height and width {mask.shape} are taken.")
+        raise InputError(f"flow must have the image's size {mask.shape}, got {flow.shape}")
     for other in others:
         if other.shape != flow.shape:
-            raise InputError(f"a result or truth has the shape {other.shape}; flow's {flow.shape} is taken.")
+            raise InputError(f"results and truth must have the shape of flow, {flow.shape}, got {other.shape}")

@@ -1,4 +1,4 @@
-"""Sheets of pictures with titles and keys, and the `preview` that shows and compares results."""
+"""Contact sheets of pictures with titles and keys, and `preview`, which compares results."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ _PANEL_HEIGHT = 1000
 _SMALL_PANEL = 240
 _THINNEST = 16
 _MAX_COLUMNS = 6
-# Off-white, so that a field that rests (white) stands out from it.
+# Off-white, so that a static field (white) stands out.
 _PAPER = 238
 _INK, _FAINT = (25, 28, 33), (95, 100, 110)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
@@ -45,22 +45,22 @@ def preview(
     truth: Field | None = None,
     expected: Mapping[str, Field | None] | None = None,
 ) -> Rgb:
-    """One picture to judge results by: image, given vectors, each result, and with the truth their errors.
+    """Draw a sheet of image, known vectors, each result, and, with a truth, the errors.
 
-    image, flow and mask are as in `draw_given`; results are fields (H, W, C) by name, with a line of small
-    print where wanted; truth is (H, W, C), not finite where unknown; expected are the errors (H, W) that methods
-    expect of results of these names, `Result.expected_error`, grey where infinite. All fields share one colour
-    range, all error maps another, and a key shows both. The sheet is at most about 2400 px wide.
+    image, flow and mask are as in `draw_given`. results are fields (H, W, C) by name, optionally with a line of small
+    print. truth is (H, W, C), non-finite where unknown. expected are the expected errors (H, W) of results by name
+    (`Result.expected_error`), grey where infinite. All fields share one colour range and all error maps another, both
+    shown in a key. The sheet is at most about 2400 px wide.
     """
     expected = expected or {}
-    foreseen = {name: np.where(np.isinf(e), np.nan, e) for name, e in expected.items() if e is not None}
-    if strangers := sorted(expected.keys() - results.keys()):
-        raise InputError(f"expected: {strangers[0]!r} was given; names of results are taken.")
+    expected_errors = {name: np.where(np.isinf(e), np.nan, e) for name, e in expected.items() if e is not None}
+    if unknown := sorted(expected.keys() - results.keys()):
+        raise InputError(f"expected must have names of results, got {unknown[0]!r}")
     fields = {name: r if isinstance(r, tuple) else (r, "") for name, r in results.items()}
     check_alike(image, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
-    for name, error in foreseen.items():
+    for name, error in expected_errors.items():
         if error.shape != mask.shape:
-            raise InputError(f"expected: {name!r} has the shape {error.shape}; the image's {mask.shape} is taken.")
+            raise InputError(f"expected must have shape {mask.shape}, got {error.shape} for {name!r}")
     limits = field_range(np.where(mask[..., None], flow, np.nan) if truth is None else truth)
     rows = -(-len(fields) // _MAX_COLUMNS)
     columns = max(2 if truth is None else 3, -(-len(fields) // max(rows, 1)))
@@ -79,9 +79,9 @@ def preview(
         inputs.append(("Ground truth", colour_field(truth, limits)))
         errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
     below: list[list[Panel | None]] = []
-    if maps := [*errors.values(), *foreseen.values()]:
+    if maps := [*errors.values(), *expected_errors.values()]:
         worst = error_limit(*maps)
-        for title, of in (("Error of", errors), ("Expected error of", foreseen)):
+        for title, of in (("Error of", errors), ("Expected error of", expected_errors)):
             row = [(f"{title} {name}", error_map(of[name], worst)) if name in of else None for name in fields]
             below += [row] if of else []
         keys.append(
@@ -99,7 +99,7 @@ def preview(
 def _grid(
     inputs: list[Panel], stacked: list[list[Panel | None]], columns: int, size: tuple[int, int]
 ) -> list[Panel | None]:
-    """The panels row by row: inputs, then rows of results with what belongs to them below, or beside a single one."""
+    """The panels row by row: inputs, then results with their errors below, or to the right of a single result."""
     rows: list[list[Panel | None]] = [[*inputs]]
     if len(stacked[0]) == 1:
         rows.append([panel for row in stacked for panel in row])
@@ -112,7 +112,7 @@ def _grid(
 
 
 def _with_keys(panels: list[Panel | None], keys: list[Rgb]) -> list[Panel | None]:
-    """The panels with the keys in the first free place, or else in a row of their own."""
+    """Put the keys into the first free place, or into a new row."""
     if None not in panels:
         return [*panels, ("Key", keys[0]), *(("", key) for key in keys[1:])]
     free = panels.index(None)
@@ -120,7 +120,7 @@ def _with_keys(panels: list[Panel | None], keys: list[Rgb]) -> list[Panel | None
 
 
 def _score(field: Field, truth: Field | None, note: str) -> str:
-    """The small print of a result: its errors where the truth is known, then the note."""
+    """The small print of a result: its errors, if the truth is known, and the note."""
     parts = [] if truth is None else [f"EPE {_number(epe(field, truth))}{_unit(field)}"]
     if truth is not None and field.shape[2] == 2:
         parts.append(f"Fl {_number(fl_outliers(field, truth))} %")
@@ -128,7 +128,7 @@ def _score(field: Field, truth: Field | None, note: str) -> str:
 
 
 def _unit(field: Field) -> str:
-    # Only flow is known to be in px: one channel may be a depth in metres.
+    # One channel may be a depth in metres; only flow is certainly in px.
     return " px" if field.shape[2] == 2 else ""
 
 
@@ -137,12 +137,12 @@ def _number(value: float) -> str:
 
 
 def contact_sheet(panels: Sequence[Panel | None], columns: int) -> Rgb:
-    """Lay pictures (h, w, 3) out in a grid, row by row, each under its title; None leaves a place free.
+    """Arrange pictures (h, w, 3) in a grid, row by row, each below its title; None leaves a place free.
 
-    The first line of a title is large and further lines are small print. OpenCV's letters are ASCII only.
+    The first line of a title is large, further lines are small. OpenCV's letters are ASCII only.
     """
     if not panels or columns < 1:
-        raise InputError(f"panels and columns are {len(panels)} and {columns}; at least one of each is taken.")
+        raise InputError(f"panels and columns must be at least 1, got {len(panels)} and {columns}")
     cell = max([_SMALL_PANEL] + [panel[1].shape[1] for panel in panels if panel])
     em = _letter_size(cell)
     rows = [_sheet_row(panels[i : i + columns], columns, cell, em) for i in range(0, len(panels), columns)]
@@ -150,7 +150,7 @@ def contact_sheet(panels: Sequence[Panel | None], columns: int) -> Rgb:
 
 
 def _sheet_row(row: Sequence[Panel | None], columns: int, cell: int, em: int) -> Rgb:
-    """One row of the sheet, with titles over the pictures and paper to the right of and below each."""
+    """One row of the sheet, with titles above the pictures and margins to their right and below."""
     placed = [(i * (cell + em), panel[0].split("\n"), panel[1]) for i, panel in enumerate(row) if panel]
     head = round((0.5 + 1.3 * max((len(lines) for _, lines, _ in placed), default=0)) * em)
     body = max((rgb.shape[0] for _, _, rgb in placed), default=0)
@@ -165,7 +165,7 @@ def _sheet_row(row: Sequence[Panel | None], columns: int, cell: int, em: int) ->
 
 
 def _field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
-    """The key of a field's colours: a bar, or for flow the wheel with its reading beside it."""
+    """The key of a field's colours: a bar, or for flow the colour wheel with a legend."""
     if channels != 2:
         return _bar_key("value" if channels == 1 else "length", limits, "", cv2.COLORMAP_TURBO, width)
     em = _letter_size(width)
@@ -179,7 +179,7 @@ def _field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
 
 
 def _bar_key(name: str, limits: FieldRange, unit: str, colormap: int, width: int) -> Rgb:
-    """A bar of the colours from low to high, with these and its name written under it."""
+    """A bar of the colours from low to high, with labels below it."""
     em, length = _letter_size(width), max(width, _SMALL_PANEL)
     key = _paper(4 * em, length)
     ramp = np.linspace(limits.low, limits.high, length, dtype=np.float32)[None].repeat(em, axis=0)
@@ -192,7 +192,7 @@ def _bar_key(name: str, limits: FieldRange, unit: str, colormap: int, width: int
 
 
 def _panel_size(shape: tuple[int, ...], columns: int) -> tuple[int, int]:
-    """The (width, height) of panels for pictures (H, W): shrunk to fit, or enlarged by a whole factor."""
+    """The (width, height) of panels for pictures (H, W): shrunk to fit, or enlarged by an integer factor."""
     height, width = shape
     margin = _letter_size(_SHEET_WIDTH // columns)
     room = (_SHEET_WIDTH - margin) // columns - margin
@@ -207,12 +207,12 @@ def _paper(height: int, width: int) -> Rgb:
 
 
 def _letter_size(width: int) -> int:
-    """The height in px of the letters that suit pictures of that width."""
+    """The height in px of letters for pictures of a width."""
     return int(np.clip(width // 22, 13, 30))
 
 
 def _font_scale(size: float) -> float:
-    # The height of the letters at scale 1 differs between OpenCV's versions.
+    # The height of letters at scale 1 depends on the OpenCV version.
     (_, above), below = cv2.getTextSize("Ag", _FONT, 1.0, 1)
     return 1.25 * size / (above + below)
 
@@ -222,7 +222,7 @@ def _text_width(text: str, size: float) -> int:
 
 
 def _write(picture: Rgb, text: str, origin: tuple[float, float], size: float, colour: tuple[int, int, int]) -> None:
-    """Write letters of size px into the picture, their base line beginning at the origin (x, y)."""
+    """Write letters of `size` px, with the start of their base line at the origin (x, y)."""
     ascii_text = text.encode("ascii", "replace").decode()
     place = (round(origin[0]), round(origin[1]))
     cv2.putText(picture, ascii_text, place, _FONT, _font_scale(size), colour, 1, cv2.LINE_AA)

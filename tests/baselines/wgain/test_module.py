@@ -45,7 +45,7 @@ def test_the_seed_decides_and_only_where_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("seed", [1.5, "1", True, None, -1, 2**63])
 def test_seeds_that_are_none_are_refused(seed: Any) -> None:
-    with pytest.raises(InputError, match=r"^seed: .* was given; a whole number from 0 to 2⁶³ - 1 is taken\.$"):
+    with pytest.raises(InputError, match=r"^seed must be an integer from 0 to 2⁶³ - 1, got "):
         WGAIN(SMALL).complete(*inputs(2, 24, 24), seed=seed)
 
 

@@ -1,0 +1,1 @@
+"""Triton kernels that render layered scenes on CUDA, in eight launches."""

@@ -1,0 +1,177 @@
+"""Flow fields in .flo, KITTI's .png, .pfm, .npy and .npz files.
+
+A flow is a floating array (H, W, C): displacements (C = 2), disparities or depths (C = 1), or C values of any
+unit. In memory an unknown vector is NaN in all channels, whatever the file format uses. Headers are checked
+against the file's size before memory is allocated.
+"""
+
+import re
+import struct
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.io.arrays import Array, Flow, Mask, array_bytes, read_npy, read_npz
+from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
+from flowinpaint.io.image_headers import png_layout, size_fault
+from flowinpaint.io.images import decode_image, encode_image
+
+FLOW_SUFFIXES = (".flo", ".png", ".pfm", ".npy", ".npz")
+
+_CHANNELS = {".flo": (2,), ".png": (1, 2), ".pfm": (1, 2, 3)}
+_FLO_MAGIC = b"PIEH"  # the float32 202021.25
+_FLO_LIMIT, _FLO_UNKNOWN = 1e9, 1e10
+_PFM_HEADER = re.compile(rb"P([Ff])\s+(-?\d{1,10})\s+(-?\d{1,10})\s+([+-]?\d*\.?\d+(?:[eE][+-]?\d+)?)\s")
+
+
+def read_flow(path: StrPath) -> tuple[Flow, Mask]:
+    """Read a flow (H, W, C), NaN where unknown, and its validity (H, W); float32 except from .npy and .npz."""
+    path = existing_file(path)
+    suffix = path.suffix.lower()
+    check_file(path, suffix not in FLOW_SUFFIXES and f"a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
+    flow, known = _FORMATS[suffix][0](path)
+    valid: Mask = known & _in_every_channel(np.isfinite(flow))
+    flow[~valid] = np.nan
+    return flow, valid
+
+
+def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None) -> None:
+    """Write a flow (H, W, C) in the format of the suffix, unknown where `valid` (H, W) is False.
+
+    Without `valid`, non-finite vectors are unknown.
+    """
+    path = Path(path)
+    if not isinstance(flow, np.ndarray) or not np.issubdtype(flow.dtype, np.floating):
+        raise InputError(f"{path}: flow must be a floating array, got {getattr(flow, 'dtype', type(flow))}")
+    if flow.ndim != 3 or 0 in flow.shape:
+        hint = ", use flow[..., None]" if flow.ndim == 2 else ""
+        raise InputError(f"{path}: flow must have shape (H, W, C), got {flow.shape}{hint}")
+    check_flow_writable(path, flow.shape[2])
+    finite = np.isfinite(flow)
+    known: Mask = np.asarray(finite.all(axis=2) if valid is None else valid)
+    if known.shape != flow.shape[:2] or known.dtype != np.bool_:
+        raise InputError(f"{path}: valid must be bool {flow.shape[:2]}, got {known.dtype} {known.shape}")
+    _refuse(path, flow, known[..., None] & ~finite, "is marked valid, but no format can store it; mark it unknown")
+    write_bytes(path, _FORMATS[path.suffix.lower()][1](path, flow, known))
+
+
+def check_flow_writable(path: StrPath, channels: int) -> None:
+    """Raise InputError if a flow with this number of channels cannot be written to `path`."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in FLOW_SUFFIXES:
+        raise InputError(f"{path}: a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
+    if channels < 1 or channels not in _CHANNELS.get(suffix, (channels,)):
+        held = " or ".join(map(str, _CHANNELS.get(suffix, ("1", "more"))))
+        raise InputError(f"{path}: {suffix} must have {held} channels, got {channels}; .npy stores any number")
+    check_target(path)
+
+
+def clip_to_format(path: StrPath, flow: Flow) -> Flow:
+    """Clip a flow (H, W, C) to the range that the format of `path` can store."""
+    if Path(path).suffix.lower() != ".png":
+        return flow
+    low, high = (-512, 65535 / 64 - 512) if flow.shape[2] == 2 else (1 / 256, 65535 / 256)
+    return np.clip(flow, low, high)
+
+
+def _refuse(path: Path, flow: Flow, bad: Mask, why: str) -> None:
+    if bad.any():
+        raise InputError(f"{path}: the value {flow[bad][0]} {why}")
+
+
+def _read_flo(path: Path) -> tuple[Flow, Mask]:
+    with path.open("rb") as file:
+        head = file.read(12)
+    check_file(path, head[:4] != _FLO_MAGIC and f"it starts with {head[:4]!r}, a .flo with {_FLO_MAGIC!r}")
+    check_file(path, len(head) < 12 and "truncated: it ends inside its header")
+    width, height = struct.unpack("<ii", head[4:])
+    check_file(path, size_fault(width, height, 12 + 8 * width * height, path.stat().st_size))
+    # OpenCV takes fifty times as long.
+    flow = np.fromfile(path, "<f4", 2 * width * height, offset=12).reshape(height, width, 2).astype(np.float32)
+    return flow, _in_every_channel(np.abs(flow) <= _FLO_LIMIT)
+
+
+def _in_every_channel(condition: npt.NDArray[np.bool_]) -> Mask:
+    """`condition.all(axis=2)` of (H, W, C), which is slow in numpy over a short last axis."""
+    return reduce(np.logical_and, np.moveaxis(condition, 2, 0))
+
+
+def _flo_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
+    field = _float32(path, flow, valid, _FLO_UNKNOWN)
+    bad = valid[..., None] & (np.abs(field) > _FLO_LIMIT)
+    _refuse(path, flow, bad, "would mean unknown in a .flo; .npy can store it")
+    # OpenCV's writer reports success on a full disk.
+    return _FLO_MAGIC + struct.pack("<ii", flow.shape[1], flow.shape[0]) + field.tobytes()
+
+
+def _read_kitti(path: Path) -> tuple[Flow, Mask]:
+    data = path.read_bytes()
+    check_file(path, data[:4] != b"\x89PNG" and "not a PNG file")
+    raw = decode_image(path, data)
+    depth, colour = png_layout(data)
+    if depth != 16 or colour not in (0, 2):
+        found = f"a PNG of {depth} bits and colour type {colour} is an image, not a flow"
+        raise FileFormatError(f"{path}: {found}; KITTI's PNG has 16 bits and 3 channels for flow, 1 for disparity")
+    if raw.ndim == 2:
+        return raw[..., None].astype(np.float32) / np.float32(256), raw > 0
+    return (raw[..., :2].astype(np.float32) - np.float32(2**15)) / np.float32(64), raw[..., 2] > 0
+
+
+def _kitti_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
+    two = flow.shape[2] == 2
+    with np.errstate(over="ignore"):
+        exact = np.where(valid[..., None], flow, 1).astype(np.float64)
+        levels = np.rint(exact * 64 + 2**15 if two else exact * 256)
+    bad = (levels < 0) | (levels > 65535) | (not two and exact < 1 / 256)
+    held = "flow, -512 to 511.984; .flo" if two else "disparity, 1/256 to 255.996; .pfm"
+    _refuse(path, flow, bad, f"is outside KITTI {held} can store it")
+    raw = np.where(valid[..., None], levels, 0).astype(np.uint16)
+    return encode_image(path, np.dstack([raw, valid.astype(np.uint16)]) if two else raw[..., 0])
+
+
+def _read_pfm(path: Path) -> tuple[Flow, Mask]:
+    # OpenCV divides by the scale's magnitude, which the data sets do not intend, and reverses the channels.
+    with path.open("rb") as file:
+        match = _PFM_HEADER.match(file.read(128))
+    if match is None or float(match[4]) == 0:
+        raise FileFormatError(f"{path}: a PFM must start with PF or Pf, width, height and scale")
+    width, height, channels = int(match[2]), int(match[3]), 3 if match[1] == b"F" else 1
+    count, start = width * height * channels, match.end()
+    check_file(path, size_fault(width, height, start + 4 * count, path.stat().st_size))
+    raw = np.fromfile(path, ">f4" if float(match[4]) > 0 else "<f4", count, offset=start)
+    flow = raw.astype(np.float32).reshape(height, width, channels)[::-1]
+    if channels == 3 and (flow[..., 2] == 0).all():
+        flow = flow[..., :2]
+    return flow.copy(), np.ones((height, width), np.bool_)
+
+
+def _pfm_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
+    field = _float32(path, flow, valid, np.inf)
+    if flow.shape[2] == 3 and (field[..., 2] == 0).all():
+        raise InputError(f"{path}: a third channel of 0.0 means two channels in a .pfm; .npy can store it")
+    if flow.shape[2] == 2:
+        field = np.dstack([field, np.zeros_like(field[..., 0])])
+    header = f"P{'f' if flow.shape[2] == 1 else 'F'}\n{flow.shape[1]} {flow.shape[0]}\n-1.0\n"
+    return header.encode() + field[::-1].tobytes()
+
+
+def _float32(path: Path, flow: Flow, valid: Mask, unknown: float) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        field = flow.astype("<f4")
+    _refuse(path, flow, valid[..., None] & ~np.isfinite(field), "does not fit into float32; .npy can store it")
+    field[~valid] = unknown
+    return field
+
+
+_FORMATS: dict[str, tuple[Callable[[Path], tuple[Flow, Mask]], Callable[[Path, Flow, Mask], bytes]]] = {
+    ".flo": (_read_flo, _flo_bytes),
+    ".png": (_read_kitti, _kitti_bytes),
+    ".pfm": (_read_pfm, _pfm_bytes),
+    ".npy": (read_npy, array_bytes),
+    ".npz": (read_npz, array_bytes),
+}

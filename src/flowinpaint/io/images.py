@@ -1,0 +1,104 @@
+"""Images and masks in PNG, JPEG, BMP, TIFF, PNM and WebP files."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.io.arrays import Mask, open_npy
+from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
+from flowinpaint.io.image_headers import image_fault, image_kind, png_layout
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
+
+
+def read_image(path: StrPath) -> npt.NDArray[np.uint8] | npt.NDArray[np.float32]:
+    """Read an image (H, W) grey or (H, W, 3) RGB without alpha: uint8 in 0..255, other depths as float32 in [0, 1]."""
+    path = existing_file(path)
+    pixels = decode_image(path, path.read_bytes())
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype == np.uint16:
+        return pixels.astype(np.float32) / np.float32(65535)
+    if pixels.dtype.kind != "f" or not ((pixels >= 0) & (pixels <= 1)).all():
+        found = f"{pixels.dtype} from {pixels.min()} to {pixels.max()}"
+        raise FileFormatError(f"{path}: pixels must be uint8, uint16 or float in [0, 1], got {found}")
+    return pixels.astype(np.float32)
+
+
+def write_image(path: StrPath, image: npt.NDArray[np.uint8]) -> None:
+    """Write a uint8 image (H, W) or (H, W, 3) RGB in the format of the suffix."""
+    check_image_writable(path)
+    image = np.asarray(image)
+    if image.dtype != np.uint8 or image.size == 0 or (image.ndim != 2 and image.shape[2:] != (3,)):
+        raise InputError(f"{path}: image must be uint8 (H, W) or (H, W, 3), got {image.dtype} {image.shape}")
+    write_bytes(Path(path), encode_image(Path(path), image))
+
+
+def check_image_writable(path: StrPath) -> None:
+    """Raise InputError if no image can be written to `path`."""
+    if Path(path).suffix.lower() not in IMAGE_SUFFIXES:
+        raise InputError(f"{path}: an image file ends in one of {', '.join(IMAGE_SUFFIXES)}")
+    check_target(Path(path))
+
+
+def read_mask(path: StrPath) -> Mask:
+    """Read a mask (H, W), True = known: where an image, or a .npy of bool or integers, is not zero."""
+    path = existing_file(path)
+    if path.suffix.lower() == ".npy":
+        return np.asarray(open_npy(path, "biu") != 0)
+    pixels = decode_image(path, path.read_bytes())
+    shades = pixels[(pixels != 0) & (pixels != pixels.max())].size
+    check_file(path, shades > 0 and f"a mask must have two values, got {shades} other than 0 and the largest")
+    return np.asarray((pixels.reshape(*pixels.shape[:2], -1) != 0).any(axis=2))
+
+
+def write_mask(path: StrPath, mask: Mask) -> None:
+    """Write a mask (H, W) bool as an 8-bit PNG, 255 = True."""
+    mask = np.asarray(mask)
+    if Path(path).suffix.lower() != ".png":
+        raise InputError(f"{path}: a mask file ends in .png")
+    if mask.ndim != 2 or mask.dtype != np.bool_:
+        raise InputError(f"{path}: mask must be bool (H, W), got {mask.dtype} {mask.shape}")
+    write_image(path, mask.astype(np.uint8) * np.uint8(255))
+
+
+def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
+    """Decode the bytes of `path` to pixels (H, W) or (H, W, 3) RGB of the stored type, without alpha."""
+    fault, pixels = image_fault(data), None
+    if fault is None:
+        with suppress(cv2.error), _quiet_opencv():
+            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    if pixels is None:
+        raise FileFormatError(f"{path}: {fault or f'damaged: OpenCV cannot decode this {image_kind(data)}'}")
+    if pixels.ndim == 3:
+        grey = image_kind(data) == "PNG" and png_layout(data)[1] == 4
+        pixels = pixels[..., 0] if grey else pixels[..., 2::-1]
+    return np.ascontiguousarray(pixels)
+
+
+@contextmanager
+def _quiet_opencv() -> Iterator[None]:
+    """Silence OpenCV's own messages about damaged files; our error names the file."""
+    level = cv2.utils.logging.getLogLevel()
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    try:
+        yield
+    finally:
+        cv2.utils.logging.setLogLevel(level)
+
+
+def encode_image(path: Path, pixels: npt.NDArray[Any]) -> bytes:
+    """Encode pixels (H, W) or (H, W, 3) RGB in the format of the suffix of `path`."""
+    encoded = False
+    with suppress(cv2.error):
+        bgr = pixels if pixels.ndim == 2 else pixels[..., ::-1]
+        encoded, data = cv2.imencode(path.suffix, np.ascontiguousarray(bgr))
+    if not encoded:
+        raise InputError(f"{path}: OpenCV cannot write {pixels.dtype} of shape {pixels.shape} as {path.suffix!r}")
+    return data.tobytes()
