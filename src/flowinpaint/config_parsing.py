@@ -5,21 +5,21 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import types
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from flowinpaint.errors import InputError
 
 T = TypeVar("T")
 
 KIND = "kind"
-"""The key by which a table says which of several dataclasses it is; the first of them without it."""
+"""The key of a table that names the dataclass to build, where the annotation is `Annotated[..., find]`."""
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
 
 
 def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     """A dataclass from a table of its fields; InputError names the key, what was given and what is taken."""
-    types_of = get_type_hints(cls)
+    types_of = get_type_hints(cls, include_extras=True)
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in table:
         if key not in names:
@@ -46,14 +46,18 @@ def _convert(value: Any, wanted: Any, key: str) -> Any:
             raise InputError(f"{key}: {value!r} was given; a table [{key}] is taken.")
         return build(wanted, value, f"{key}.")
     origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin is Annotated:  # the second argument finds the class by the kind in the table
+        if not isinstance(value, Mapping):
+            raise InputError(f"{key}: {value!r} was given; a table [{key}] is taken.")
+        find: Callable[..., type[Any]] = arguments[1]
+        kind = {"kind": value[KIND]} if KIND in value else {}
+        return build(find(name=f"{key}.{KIND}", **kind), value, f"{key}.")
     if origin is Literal:
         if value not in arguments:
             raise InputError(f"{key}: {value!r} was given; {' or '.join(map(repr, arguments))} is taken.")
         return value
     if origin is tuple:
         return _convert_tuple(value, arguments, key)
-    if origin is types.UnionType and all(map(dataclasses.is_dataclass, arguments)):
-        return build(_of_kind(value, arguments, key), value, f"{key}.")
     if origin is types.UnionType:  # X | None: TOML has no null, so only the X can be written
         return None if value is None else _convert(value, arguments[0], key)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -71,16 +75,3 @@ def _convert_tuple(value: Any, arguments: tuple[Any, ...], key: str) -> tuple[An
         raise InputError(f"{key}: {value!r} was given; {count} is taken, each {_WORDS[arguments[0]]}.")
     kinds = [arguments[0]] * len(value) if endless else arguments
     return tuple(_convert(entry, kind, key) for entry, kind in zip(value, kinds, strict=True))
-
-
-def _of_kind(value: Any, classes: tuple[Any, ...], key: str) -> type[Any]:
-    """The dataclass of a table's kind: each has a field of that name whose default is its own."""
-    if not isinstance(value, Mapping):
-        raise InputError(f"{key}: {value!r} was given; a table [{key}] is taken.")
-    by_kind: dict[Any, type[Any]] = {
-        next(f.default for f in dataclasses.fields(c) if f.name == KIND): c for c in classes
-    }
-    wanted = value.get(KIND, next(iter(by_kind)))
-    if wanted not in by_kind:
-        raise InputError(f"{key}.{KIND}: {wanted!r} was given; {' or '.join(map(repr, by_kind))} is taken.")
-    return by_kind[wanted]

@@ -18,10 +18,12 @@ from flowinpaint.diffusion.pyramid import (
     upsample,
 )
 from flowinpaint.errors import InputError
+from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import Filled
+from flowinpaint.networks.registry import register_model
 from flowinpaint.neuroexplicit.backends.select import Engines
-from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD, LEVELS, NeuroexplicitConfig
+from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig
 from flowinpaint.neuroexplicit.diffusion_block import BLOCK_TIME_STEP, DiffusionBlocks, metric_of
 from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
 from flowinpaint.neuroexplicit.edge_weights import Process, edge_weights_of, process_of
@@ -34,6 +36,7 @@ ACROSS_AT_FIRST = 2.0
 """About what a new network predicts as z of μ1, so that μ1 = 1/5, beside μ2 = 1."""
 
 
+@register_model("neuroexplicit", config=NeuroexplicitConfig, objective="flowinpaint.neuroexplicit.objective:Supervised")
 class Neuroexplicit(Network):
     """Image, mask and sparse field to the dense field, at any size; differentiable; known vectors are kept exactly.
 

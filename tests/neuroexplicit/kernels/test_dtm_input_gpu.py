@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.neuroexplicit.first_guess import normalised
 from flowinpaint.neuroexplicit.levels import extend
 from helpers import generator

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from flowinpaint.diffusion.kernels.fsi_gpu import diffuse, diffuse_levels
 from flowinpaint.diffusion.kernels.pyramid_gpu import pull, push
-from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD, NeuroexplicitConfig
+from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.kernels.dtm_input_gpu import dtm_input, known_sums
 from flowinpaint.neuroexplicit.levels import START_STEPS, Known, extend, extended_size, levels_of, per_level
 
