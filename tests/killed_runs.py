@@ -21,8 +21,8 @@ from flowinpaint.training.loop import train
 from tiny_runs import CPU, lines, tiny, use_halves
 
 KILLS = 20
-STEPS = 25
-WIDTH = 32
+STEPS = 10
+WIDTH = 20
 """Of the network: wide enough that a good share of a run goes into the writing of checkpoints."""
 LONGEST = 0.6
 """A run is killed at the latest after this share of the time that all of it takes."""
@@ -31,7 +31,7 @@ LONGEST = 0.6
 def run(out: Path, steps: int = STEPS) -> None:
     """Begin or resume the run."""
     small = {"size": [16, 16], "batch": 1}
-    seen = {"every": 5, "heldout": 1, "densities": [0.2]}
+    seen = {"every": 4, "heldout": 1, "densities": [0.2]}
     config = tiny(
         model={"width": WIDTH}, schedule={"steps": steps}, data=small, run={"checkpoint_every": 1}, validation=seen
     )

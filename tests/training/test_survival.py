@@ -29,7 +29,7 @@ def test_killed_at_any_instant_a_run_goes_on_as_if_it_had_not_been(tmp_path: Pat
     assert found["kills"] == 20
     assert found["resumes"] >= 5, "most kills came before the first checkpoint: too early to tell"
     assert found["partial"] == []
-    assert found["runs"] == [{"step": 25, "same": True, "log": True}] * len(found["runs"])
+    assert found["runs"] == [{"step": 10, "same": True, "log": True}] * len(found["runs"])
 
 
 FULL_DISK = """

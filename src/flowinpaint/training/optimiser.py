@@ -124,8 +124,9 @@ class Optimiser:
 
     def compile_parts(self) -> None:
         """Compile, in place, the functions that a step calls."""
-        self._count, self._adam, self._muon, self._decay, self._follow = (
-            torch.compile(part, dynamic=False) for part in (count, adam, muon, decay, follow)
+        self._count = torch.compile(count, dynamic=False)
+        self._adam, self._muon, self._decay, self._follow = (
+            torch.compile(part, dynamic=False) for part in (adam, muon, decay, follow)
         )
 
     def forget_gradients(self) -> None:
