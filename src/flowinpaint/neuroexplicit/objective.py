@@ -8,8 +8,6 @@ from torch import Tensor
 from flowinpaint.networks.output import LARGEST_LOGARITHM, Filled, error_scale
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.batches import Task
-from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.distributed import World
 from flowinpaint.training.losses import FIELD_LOSSES
 from flowinpaint.training.objectives import Objective
 
@@ -20,27 +18,15 @@ LARGEST_ERROR = 100.0
 class Supervised(Objective):
     """`optimiser.loss` of the field, plus `optimiser.error_weight` times the loss of the expected error."""
 
-    def __init__(self, config: TrainingConfig, world: World) -> None:
-        self._field_loss = FIELD_LOSSES[config.optimiser.loss]
-        self._error_weight = config.optimiser.error_weight
-        self._loss = self.supervised_loss
-
     def apply(self, model: Neuroexplicit, task: Task) -> Filled:
         """The filled field and its expected error."""
         return model.fill(task.batch.image, task.given, task.mask)
 
     def loss(self, output: Filled, task: Task) -> Tensor:
         """The configured loss."""
-        return self._loss(output, task)
-
-    def supervised_loss(self, filled: Filled, task: Task) -> Tensor:
-        """The loss before compilation."""
-        total = self._field_loss(filled.field, task.batch.flow, task.batch.valid)
-        return total if filled.log_error is None else total + self._error_weight * expected_error_loss(filled, task)
-
-    def compile_parts(self) -> None:
-        """Compile, in place, the loss."""
-        self._loss = torch.compile(self._loss, dynamic=False)
+        options = self.config.optimiser
+        total = FIELD_LOSSES[options.loss](output.field, task.batch.flow, task.batch.valid)
+        return total if output.log_error is None else total + options.error_weight * expected_error_loss(output, task)
 
 
 def expected_error_loss(filled: Filled, task: Task) -> Tensor:

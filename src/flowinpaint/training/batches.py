@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,20 +47,22 @@ def draw_given(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> tupl
     return mask, masks.disturb(draws, batch.flow)
 
 
-class Source(Protocol):
+class Source:
     """The source of a training step's batches."""
 
     def prepare(self) -> None:
         """Prepare the next batch, before a step begins or is replayed."""
 
+    @abstractmethod
     def batch(self, samples: Tensor) -> Batch:
         """The batch of these sample numbers (B,), inside a step: must not synchronise with the device."""
 
+    @abstractmethod
     def again(self, samples: Tensor) -> Batch:
         """The batch of these consecutive sample numbers (B,), outside a step, at any time."""
 
 
-class GeneratedSource:
+class GeneratedSource(Source):
     """Scenes made on the device from their sample numbers; `distinct` limits how many differ, 0 for no limit."""
 
     def __init__(self, scenes: Scenes, fast: Scenes | None = None, distinct: int = 0) -> None:
@@ -67,9 +70,6 @@ class GeneratedSource:
         """All scenes, also those that training never sees."""
         self._fast = fast or scenes
         self._distinct = distinct
-
-    def prepare(self) -> None:
-        """Nothing to prepare."""
 
     def batch(self, samples: Tensor) -> Batch:
         """The scenes of these sample numbers (B,), by the fast generator."""
@@ -83,7 +83,7 @@ class GeneratedSource:
         return samples % self._distinct if self._distinct else samples
 
 
-class DiskSource:
+class DiskSource(Source):
     """Batches from disk, copied into buffers at addresses that a recorded step knows."""
 
     def __init__(self, data: DataConfig, world: World, step: int) -> None:

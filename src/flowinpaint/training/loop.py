@@ -130,7 +130,12 @@ def _run(
     config, world = training.config, training.world
     at = Progress(saved.step, saved.seconds, 0.0) if saved else Progress(0, 0.0, 0.0)
     at.share = config.schedule.share_done(at.step, at.seconds)
-    watch = Stopwatch(at.seconds)
+    begun: float | None = None
+    """Start of the run on the clock, as if there were no breaks, start-up and validations."""
+
+    def seconds() -> float:
+        return at.seconds if begun is None else time.perf_counter() - begun
+
     stopped = False
     mark = (at.step, at.seconds)
     if at.share >= 1:
@@ -139,13 +144,13 @@ def _run(
         every = config.optimiser.revive_every
         if every and at.share < REVIVED_UNTIL and at.step % every == 0 and (count := training.revive(at.step)):
             listener.note(f"Step {at.step}: re-initialised {count} dead channels of the network.")
-        if training.ready:
-            watch.start()
+        if training.ready and begun is None:
+            begun = time.perf_counter() - at.seconds
         rate = config.optimiser.lr * config.schedule.rate_factor(at.step, at.share)
         training.run(rate)
         at.step += 1
-        seconds = watch.seconds if world.first else 0.0  # the others' watches include their waiting for the first
-        stop, at.seconds = world.agree(float(stopping()), seconds)
+        # The clocks of the other processes include their waiting for the first.
+        stop, at.seconds = world.agree(float(stopping()), seconds() if world.first else 0.0)
         at.share, stopped = config.schedule.share_done(at.step, at.seconds), stop > 0
         at.pace = (at.seconds - mark[1]) / (at.step - mark[0]) or None
         if _due(at, config.run.log_every):
@@ -156,10 +161,12 @@ def _run(
             if statistics.skipped_in_row >= config.run.nan_limit:
                 cause = diagnose(training, statistics.last_bad_sample)
                 raise NotFiniteError(f"The last {statistics.skipped_in_row} steps were not finite. {cause}.")
-            mark = (at.step, watch.seconds)
-        with watch.paused():
-            if recorder and _due(at, config.validation.every):
-                at.scores = recorder.validate(at)
+            mark = (at.step, seconds())
+        if recorder and _due(at, config.validation.every):
+            paused = time.perf_counter()
+            at.scores = recorder.validate(at)
+            if begun is not None:
+                begun += time.perf_counter() - paused
         if recorder and (stopped or _due(at, config.run.checkpoint_every)):
             recorder.save(at)
         listener.progress(at)
@@ -171,33 +178,6 @@ def _run(
 def _due(at: Progress, every: int) -> bool:
     """Whether something is due that is done every `every` steps and at the end of the run."""
     return at.share >= 1 or (every > 0 and at.step % every == 0)
-
-
-class Stopwatch:
-    """Counts training time, on top of the seconds of earlier sessions of the same run."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self._before = seconds
-        self._since: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        """All seconds so far."""
-        return self._before + (0.0 if self._since is None else time.perf_counter() - self._since)
-
-    def start(self) -> None:
-        """Start counting, unless already running."""
-        if self._since is None:
-            self._since = time.perf_counter()
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Do not count the time inside."""
-        self._before, was_running = self.seconds, self._since is not None
-        self._since = None
-        yield
-        if was_running:
-            self.start()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from importlib import import_module
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from flowinpaint.networks.registry import registered
@@ -17,8 +18,8 @@ from flowinpaint.training.distributed import World
 class Objective:
     """Base class of the training objectives that models register. No method may synchronise with the device."""
 
-    @abstractmethod
-    def __init__(self, config: TrainingConfig, world: World) -> None: ...
+    def __init__(self, config: TrainingConfig, world: World) -> None:
+        self.config, self.world = config, world
 
     @abstractmethod
     def apply(self, model: Any, task: Task) -> Any:
@@ -32,7 +33,8 @@ class Objective:
         """Set the learning rate of other modules for the next step."""
 
     def compile_parts(self) -> None:
-        """Compile, in place, what a step calls."""
+        """Compile, in place, the loss."""
+        self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
 
     def state(self) -> dict[str, Tensor]:
         """Tensors of other modules by name; the tensors themselves, not copies."""

@@ -93,13 +93,6 @@ def count(sums: Tensor, counts: Tensor, loss: Tensor, norm: Tensor, first: Tenso
     return Update(finite, clipping, first_correction.float(), second_correction.float(), gain)
 
 
-class Moments(NamedTuple):
-    """Adam's running means of the gradient and of its square, flat, (n,)."""
-
-    first: Tensor
-    second: Tensor
-
-
 class Optimiser:
     """Advances the parameters of a model, and of its average if it has one; their data become views of its buffers."""
 
@@ -109,8 +102,7 @@ class Optimiser:
         self._averages = list(_kernels_first(average).values()) if average else []
         self._weights = _joined(self.parameters.values())
         self._average = _joined(self._averages) if average else None
-        self._gradient, *moments = (torch.zeros_like(self._weights) for _ in range(3))
-        self._moments = Moments(*moments)
+        self._gradient, self._first, self._second = (torch.zeros_like(self._weights) for _ in range(3))
         self.rate = torch.zeros((), device=self._weights.device)
         """The learning rate."""
         self.counters = Counters(self._weights.device)
@@ -177,10 +169,10 @@ class Optimiser:
         if options.weight_decay:
             self._decay(self._weights[kernels], update, rate, options.weight_decay)
         if self._even_steps is not None:
-            buffers = self._weights[kernels], self._moments.first[kernels], self._gradient[kernels]
+            buffers = self._weights[kernels], self._first[kernels], self._gradient[kernels]
             self._muon(*buffers, update, rate, options.momentum, self._even_steps)
-        moments = Moments(*(moment[rest] for moment in self._moments))
-        self._adam(self._weights[rest], moments, self._gradient[rest], update, self.rate, options.betas, options.eps)
+        buffers = self._weights[rest], self._first[rest], self._second[rest], self._gradient[rest]
+        self._adam(*buffers, update, self.rate, options.betas, options.eps)
 
     def note_change(self) -> None:
         """Increment the weights' version counters, which tell caches elsewhere that the weights have changed.
@@ -191,7 +183,7 @@ class Optimiser:
 
     def state(self) -> dict[str, Tensor]:
         """Weights, moments and counters by name; the tensors themselves, not copies."""
-        buffers = {"weights": self._weights, "adam.exp_avg": self._moments[0], "adam.exp_avg_sq": self._moments[1]}
+        buffers = {"weights": self._weights, "adam.exp_avg": self._first, "adam.exp_avg_sq": self._second}
         state = {
             f"{what}.{name}": view
             for what, buffer in buffers.items()
@@ -202,20 +194,24 @@ class Optimiser:
 
 def adam(
     weights: Tensor,
-    moments: Moments,
+    first: Tensor,
+    second: Tensor,
     gradient: Tensor,
     update: Update,
     rate: Tensor,
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """One step of Adam (Kingma and Ba, 2015) on flat buffers (n,), in place, if it is finite."""
+    """One step of Adam (Kingma and Ba, 2015) on flat buffers (n,), in place, if it is finite.
+
+    first, second: running means of the gradient and of its square.
+    """
     g = gradient / update.clipping
-    first = torch.lerp(moments.first, g, 1 - betas[0])
-    second = betas[1] * moments.second + (1 - betas[1]) * g * g
-    slope = torch.sqrt(second) / torch.sqrt(update.second_correction) + eps
-    new = weights - rate / update.first_correction * first / slope
-    for old, value in ((weights, new), (moments.first, first), (moments.second, second)):
+    m = torch.lerp(first, g, 1 - betas[0])
+    v = betas[1] * second + (1 - betas[1]) * g * g
+    slope = torch.sqrt(v) / torch.sqrt(update.second_correction) + eps
+    new = weights - rate / update.first_correction * m / slope
+    for old, value in ((weights, new), (first, m), (second, v)):
         old.copy_(torch.where(update.finite, value, old))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from flowinpaint.errors import InputError
@@ -17,41 +16,21 @@ if sys.platform != "win32":
 LOCK = ".lock"
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """Paths of the files in a run's folder."""
 
-    path: Path
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def model(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model.safetensors"
         """The averaged weights, for `load_model` and `--methods`."""
-        return self.path / "model.safetensors"
-
-    @property
-    def log(self) -> Path:
+        self.log = path / "log.jsonl"
         """A line of JSON per log interval and validation."""
-        return self.path / "log.jsonl"
-
-    @property
-    def references(self) -> Path:
+        self.references = path / "references.json"
         """Errors of the reference methods of the validation."""
-        return self.path / "references.json"
-
-    @property
-    def picture(self) -> Path:
+        self.picture = path / "validation.png"
         """Results of the model on some held-out scenes and frames."""
-        return self.path / "validation.png"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Folder of TensorBoard's files."""
-        return self.path / "tensorboard"
+        self.tensorboard = path / "tensorboard"
 
 
 @contextmanager

@@ -9,8 +9,6 @@ from torch import Tensor
 from flowinpaint.baselines.flownets.module import FlowNetS
 from flowinpaint.networks.channel_pairs import repeated, to_pairs
 from flowinpaint.training.batches import Task
-from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.distributed import World
 from flowinpaint.training.losses import epe_loss
 from flowinpaint.training.objectives import Objective
 
@@ -21,20 +19,13 @@ SCALE_WEIGHTS = (0.32, 0.08, 0.04, 0.02, 0.01)
 class DeeplySupervised(Objective):
     """The weighted loss of the predictions at all scales."""
 
-    def __init__(self, config: TrainingConfig, world: World) -> None:
-        self._loss = multiscale_loss
-
     def apply(self, model: FlowNetS, task: Task) -> list[Tensor]:
         """The predictions, fine to coarse."""
         return model.predictions(task.batch.image, task.given, task.mask)
 
     def loss(self, output: list[Tensor], task: Task) -> Tensor:
         """Their weighted endpoint errors."""
-        return self._loss(output, task)
-
-    def compile_parts(self) -> None:
-        """Compile, in place, the loss."""
-        self._loss = torch.compile(self._loss, dynamic=False)
+        return multiscale_loss(output, task)
 
 
 def multiscale_loss(predictions: list[Tensor], task: Task) -> Tensor:

@@ -35,8 +35,9 @@ class Adversarial(Objective):
     """
 
     def __init__(self, config: TrainingConfig, world: World) -> None:
+        super().__init__(config, world)
         assert isinstance(config.model, WGAINConfig)
-        self._scale, self._world, self._seed = config.model.scale, world, config.data.seed + NOISE_SEED
+        self._scale, self._seed = config.model.scale, config.data.seed + NOISE_SEED
         with torch.random.fork_rng(devices=[]), of_table("data"):
             torch.manual_seed(config.data.seed + 1)
             self.critic = Critic(config.data.size).to(world.device)
@@ -65,7 +66,7 @@ class Adversarial(Objective):
         loss = difference + PENALTY * (steepness - 1).square().mean()
         loss.backward()
         with torch.no_grad():
-            self._optimiser.advance(self._world.mean(loss.detach()), task.samples[0], join=self._world.mean)
+            self._optimiser.advance(self.world.mean(loss.detach()), task.samples[0], join=self.world.mean)
 
     def generator_loss(self, made: Tensor, task: Task) -> Tensor:
         """The negative score and the endpoint error of a made field (B, 2, H, W)."""
