@@ -36,7 +36,7 @@ class Network(nn.Module):
 
     config: Any
     samples: bool = False
-    """Whether `complete` calls its parts so often that compiling them pays off after a few fields."""
+    """True if `complete` calls its parts so often that compiling them pays off after a few fields."""
 
     @abstractmethod
     def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:

@@ -30,7 +30,7 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes, logs and validates."""
+        """True for the process that writes, logs and validates."""
         return self.rank == 0
 
     def mean(self, x: Tensor) -> Tensor:

@@ -176,7 +176,7 @@ def _run(
 
 
 def _due(at: Progress, every: int) -> bool:
-    """Whether something is due that is done every `every` steps and at the end of the run."""
+    """True at every `every`-th step and at the end of the run; every: 0 for the end only."""
     return at.share >= 1 or (every > 0 and at.step % every == 0)
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 ITERATIONS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -22,7 +22,7 @@ _EPSILON = 1e-7
 
 
 def is_kernel(parameter: Tensor) -> bool:
-    """Whether a parameter is the kernel of a convolution."""
+    """True for the kernel of a convolution."""
     return parameter.ndim == 4
 
 
@@ -39,41 +39,30 @@ class EvenSteps:
             matrix = (places.transpose(0, 1) if transposed else places).flatten(1)
             matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
             groups.setdefault(len(matrix), []).append(matrix)
-        self._groups = [_Group(matrices, length) for matrices in groups.values()]
-        back = torch.full((length + 1,), sum(group.places.numel() for group in self._groups))
-        first = 0
-        for group in self._groups:
-            places = group.places.flatten()
-            back[places] = torch.arange(first, first + len(places))
-            first += len(places)
-        back[length] = first  # the padding entry
+        stacks = [_stacked(matrices, length) for matrices in groups.values()]
+        places = torch.cat([places.flatten() for places, _ in stacks]) if stacks else torch.arange(0)
+        back = torch.full((length + 1,), len(places))
+        back[places] = torch.arange(len(places))
+        back[length] = len(places)  # the padding entry
         self._back = back[:length].to(device)
-        for group in self._groups:
-            group.to(device)
+        self._stacks = [(places.to(device), scale.to(device)) for places, scale in stacks]
         self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
 
     def __call__(self, momentum: Tensor) -> Tensor:
         """The step (n,) for a momentum (n,), zero outside the kernels."""
         nothing = momentum.new_zeros(1)
         source = torch.cat([momentum, nothing])
-        steps = [(orthogonal(source[g.places].to(self._dtype)).float() * g.scale).flatten() for g in self._groups]
+        steps = [
+            (orthogonal(source[places].to(self._dtype)).float() * scale).flatten() for places, scale in self._stacks
+        ]
         return torch.cat([*steps, nothing])[self._back]
 
 
-class _Group:
-    """Kernels with equally many rows, stacked: places (k, rows, columns) in the buffer, scales (k, 1, 1)."""
-
-    def __init__(self, matrices: list[Tensor], nothing: int) -> None:
-        columns = max(matrix.shape[1] for matrix in matrices)
-        self.places = torch.full((len(matrices), len(matrices[0]), columns), nothing)
-        for k, matrix in enumerate(matrices):
-            self.places[k, :, : matrix.shape[1]] = matrix
-        sizes = [_SIZE_OF_A_STEP * math.sqrt(max(matrix.shape)) for matrix in matrices]
-        self.scale = torch.tensor(sizes).view(-1, 1, 1)
-
-    def to(self, device: torch.device) -> None:
-        """Move to a device."""
-        self.places, self.scale = self.places.to(device), self.scale.to(device)
+def _stacked(matrices: list[Tensor], padding: int) -> tuple[Tensor, Tensor]:
+    """Stack matrices of places with equally many rows (k, rows, columns), and the scales of their steps (k, 1, 1)."""
+    places = nn.utils.rnn.pad_sequence([matrix.T for matrix in matrices], True, padding).mT
+    scale = torch.tensor([_SIZE_OF_A_STEP * math.sqrt(max(matrix.shape)) for matrix in matrices])
+    return places.contiguous(), scale.view(-1, 1, 1)
 
 
 def orthogonal(matrices: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class Update(NamedTuple):
     """Factors of one step, each ()."""
 
     finite: Tensor
-    """Whether loss and gradient are finite, so that the step is done."""
+    """True if loss and gradient are finite, so that the step is done."""
     clipping: Tensor
     """Divisor that clips the gradient."""
     first_correction: Tensor
@@ -169,10 +169,10 @@ class Optimiser:
         if options.weight_decay:
             self._decay(self._weights[kernels], update, rate, options.weight_decay)
         if self._even_steps is not None:
-            buffers = self._weights[kernels], self._first[kernels], self._gradient[kernels]
-            self._muon(*buffers, update, rate, options.momentum, self._even_steps)
-        buffers = self._weights[rest], self._first[rest], self._second[rest], self._gradient[rest]
-        self._adam(*buffers, update, self.rate, options.betas, options.eps)
+            muons = self._weights[kernels], self._first[kernels], self._gradient[kernels]
+            self._muon(*muons, update, rate, options.momentum, self._even_steps)
+        adams = self._weights[rest], self._first[rest], self._second[rest], self._gradient[rest]
+        self._adam(*adams, update, self.rate, options.betas, options.eps)
 
     def note_change(self) -> None:
         """Increment the weights' version counters, which tell caches elsewhere that the weights have changed.

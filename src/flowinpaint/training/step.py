@@ -69,7 +69,7 @@ class TrainingStep:
 
     @property
     def ready(self) -> bool:
-        """Whether everything is compiled and recorded, so that steps have their final speed."""
+        """True when everything is compiled and recorded, so that steps have their final speed."""
         return self._cold == 0
 
     def run(self, rate: float) -> None:
