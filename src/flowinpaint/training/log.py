@@ -34,8 +34,12 @@ class Log:
         """Write a line and hand it to the operating system, so that it survives the end of this process."""
         self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         self._file.flush()
-        scalars = _scalars(values).items()
-        self._show(lambda board: [board.add_scalar(f"{kind}/{name}", value, step) for name, value in scalars])
+
+        def add_scalars(board: SummaryWriter) -> None:
+            for name, value in _scalars(values).items():
+                board.add_scalar(f"{kind}/{name}", value, step)
+
+        self._show(add_scalars)
 
     def picture(self, name: str, step: int, picture: npt.NDArray[np.uint8]) -> None:
         """Show a picture (H, W, 3) in TensorBoard."""
