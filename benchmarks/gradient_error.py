@@ -19,8 +19,8 @@ from flowinpaint.api import load_model
 from flowinpaint.data import Batch
 from flowinpaint.networks.registry import build_network
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.training.batches import scenes_of
 from flowinpaint.training.config_file import read_config
-from flowinpaint.training.source import scenes_of
 
 BATCHES, SCENES, DENSITY = 4, 4, 0.05
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from flowinpaint.training import source
+from flowinpaint.training import batches
 from tiny_runs import halves
 
 if not torch.cuda.is_available():
@@ -31,4 +31,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def simple_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train on scenes that cost nothing, in place of the generator's."""
-    monkeypatch.setattr(source, "scenes_of", halves)
+    monkeypatch.setattr(batches, "scenes_of", halves)

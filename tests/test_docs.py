@@ -13,7 +13,7 @@ from flowinpaint.methods import opencv as opencv_peers
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-CARDS = sorted((ROOT / "src/flowinpaint/weights").glob("*.md"))
+CARDS = sorted((ROOT / "src/flowinpaint").rglob("card*.md"))
 METHOD_PAGES = [page for page in sorted((DOCS / "methods").glob("*.md")) if page.name != "README.md"]
 # OpenCV's methods are registered only where opencv-contrib is installed; their pages are there for all.
 METHODS = api.EXPLICIT | {

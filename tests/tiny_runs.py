@@ -13,7 +13,7 @@ from torch import Tensor
 from flowinpaint.config_parsing import build
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data import Batch
-from flowinpaint.training import source
+from flowinpaint.training import batches
 from flowinpaint.training.config import DataConfig, TrainingConfig
 from flowinpaint.training.distributed import World
 
@@ -36,7 +36,7 @@ def halves(data: DataConfig, device: torch.device) -> Callable[[Tensor], Batch]:
 
 def use_halves() -> None:
     """Let training draw its scenes from `halves`: for a process of its own; tests patch it for themselves."""
-    source.scenes_of = halves
+    batches.scenes_of = halves
 
 
 TINY: dict[str, Any] = {
@@ -50,10 +50,10 @@ TINY: dict[str, Any] = {
 }
 
 
-def tiny(**tables: dict[str, Any]) -> TrainingConfig:
-    """A configuration of a tiny run, with some tables changed."""
+def tiny(baseline: dict[str, Any] | None = None, **tables: dict[str, Any]) -> TrainingConfig:
+    """A configuration of a tiny run, with some tables changed; baseline: the [model] instead of a neuroexplicit one."""
     merged = {name: TINY.get(name, {}) | tables.get(name, {}) for name in TINY | tables}
-    return build(TrainingConfig, merged)
+    return build(TrainingConfig, merged | ({"model": baseline} if baseline else {}))
 
 
 def lines(run: Path) -> list[dict[str, Any]]:

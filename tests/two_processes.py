@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -13,13 +15,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flowinpaint.cli.train import command
+from flowinpaint.training import dead_channels
 from flowinpaint.training.checkpoint import read_newest
-from flowinpaint.training.distributed import join
-from flowinpaint.training.loop import Listener, Outcome, Progress, train
-from tiny_runs import lines, tiny, use_halves
+from flowinpaint.training.distributed import World, join
+from flowinpaint.training.loop import Listener, Progress, train
+from tiny_runs import CPU, lines, tiny, use_halves
 
 REVIVING = {"optimiser": {"revive_every": 2}}
 """Processes must also agree on which channels are dead."""
+COMMAND_FILE = """
+[model]
+width = 4
+[data]
+size = [16, 16]
+batch = 2
+[schedule]
+steps = 2
+[validation]
+heldout = 0
+"""
 
 
 def free_port() -> int:
@@ -28,34 +43,52 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def together(size: int, out: Path, tables: dict[str, Any], stop_rank: int = -1, resume: bool = False) -> list[Any]:
-    """Outcomes by rank of a run by some processes; the one of stop_rank gets a signal after its third step."""
-    port = free_port()
+def outcome(world: World, out: Path, tables: dict[str, Any], stop_rank: int = -1, resume: bool = False) -> Any:
+    """Step and interruption of a run, or its error; the process of stop_rank gets a signal after its third step."""
+
+    def progress(at: Progress) -> None:
+        if world.rank == stop_rank and at.step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        ended = train(tiny(**tables), out, world, resume=resume, listener=Listener(progress=progress))
+    except ValueError as error:
+        return f"{type(error).__name__}: {error}"
+    return [ended.step, ended.interrupted]
+
+
+def runs_of(rank: int, folder: Path) -> dict[str, Any]:
+    """All runs of one of two processes."""
+    os.environ["MASTER_PORT"] = os.environ["RUNS_PORT"]
+    with join("cpu") as world:
+        found = {
+            "two": outcome(world, folder / "two", REVIVING),
+            "stopped": outcome(world, folder / "stopped", REVIVING, stop_rank=1),
+            "resumed": outcome(world, folder / "stopped", REVIVING, resume=True),
+            "odd": outcome(world, folder / "odd", {"data": {"batch": 3}}),
+        }
+    os.environ["MASTER_PORT"] = os.environ["COMMAND_PORT"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        command(folder / "tiny.toml", None, None, False, folder / "command", "cpu")
+    return found | {"command": printed.getvalue()}
+
+
+def together(folder: Path) -> dict[str, list[Any]]:
+    """What two processes find, in the environment that torchrun would give them: lists by rank."""
     children = []
-    for rank in range(size):
+    for rank in range(2):
         read, write = os.pipe()
         child = os.fork()
         if child:
             os.close(write)
             children.append((child, read))
             continue
+        os.environ.update({"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"})
         try:
-            os.environ.update(
-                {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
-            )
-            os.environ["MASTER_PORT"] = str(port)
-
-            def progress(at: Progress, rank: int = rank) -> None:
-                if rank == stop_rank and at.step == 3:
-                    os.kill(os.getpid(), signal.SIGTERM)
-
-            with join("cpu") as world:
-                outcome: Outcome = train(
-                    tiny(**tables), out, world, resume=resume, listener=Listener(progress=progress)
-                )
-            answer: Any = [outcome.step, outcome.interrupted]
+            answer: Any = runs_of(rank, folder)
         except BaseException as error:
-            answer = f"{type(error).__name__}: {error}"
+            answer = {"failed": f"{type(error).__name__}: {error}"}
         os.write(write, json.dumps(answer).encode())
         os._exit(0)
     answers = []
@@ -63,7 +96,7 @@ def together(size: int, out: Path, tables: dict[str, Any], stop_rank: int = -1, 
         with os.fdopen(read) as pipe:
             answers.append(json.loads(pipe.read()))
         os.waitpid(child, 0)
-    return answers
+    return {name: [answer.get(name) for answer in answers] for name in {**answers[0], **answers[1]}}
 
 
 def tensors(out: Path) -> dict[str, Tensor]:
@@ -78,20 +111,22 @@ def difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    dead_channels.MOST_BATCHES = 4  # the tiny batches would ask for all 32
     use_halves()
-    found: dict[str, Any] = {"outcomes": {}}
-    found["outcomes"]["alone"] = together(1, folder / "alone", REVIVING)
-    found["outcomes"]["two"] = together(2, folder / "two", REVIVING)
-    found["outcomes"]["stopped"] = together(2, folder / "stopped", REVIVING, stop_rank=1)
-    found["outcomes"]["resumed"] = together(2, folder / "stopped", REVIVING, resume=True)
-    found["outcomes"]["odd"] = together(2, folder / "odd", {"data": {"batch": 3}})
-    alone, two, stopped = (tensors(folder / name) for name in ("alone", "two", "stopped"))
-    found["two_against_one"] = difference(alone, two)
-    found["resumed_against_two"] = difference(two, stopped)
-    found["other_seed"] = None
-    together(2, folder / "seed", REVIVING | {"data": {"seed": 1}})
-    found["other_seed"] = difference(two, tensors(folder / "seed"))
-    found["losses"] = {name: [line["loss"] for line in lines(folder / name)] for name in ("alone", "two", "stopped")}
+    (folder / "tiny.toml").write_text(COMMAND_FILE)
+    os.environ.update({"RUNS_PORT": str(free_port()), "COMMAND_PORT": str(free_port())})
+    outcomes: dict[str, Any] = together(folder)
+    outcomes["alone"] = [outcome(CPU, folder / "alone", REVIVING)]
+    outcome(CPU, folder / "seed", REVIVING | {"data": {"seed": 1}})
+    alone, two, stopped, seed = (tensors(folder / name) for name in ("alone", "two", "stopped", "seed"))
+    found = {
+        "outcomes": outcomes,
+        "two_against_one": difference(alone, two),
+        "resumed_against_two": difference(two, stopped),
+        "other_seed": difference(two, seed),
+        "losses": {name: [line["loss"] for line in lines(folder / name)] for name in ("alone", "two", "stopped")},
+        "checkpoints": [path.name for path in (folder / "command" / "checkpoints").iterdir()],
+    }
     print(json.dumps(found))
 
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from flowinpaint import checks
-from flowinpaint.baselines.flownets.module import FlowNetSConfig
-from flowinpaint.baselines.wgain.module import WGAINConfig
+from flowinpaint.baselines.flownets.config import FlowNetSConfig
+from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.diffusion.kernels import MULTIGRID, kernels_for
 from flowinpaint.errors import InputError
 from flowinpaint.methods import amle
@@ -30,8 +30,7 @@ from flowinpaint.methods.nearest import nearest
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of, expected_error
 from flowinpaint.networks.registry import ModelConfig
-from flowinpaint.networks.shipped import check_shipped, shipped_file
-from flowinpaint.networks.weights import WEIGHTS_SUFFIX, read_model, read_model_config
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped, read_model, read_model_config, shipped_file
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.result import ProgressCallback, Result, Solution
 

@@ -1,5 +1,8 @@
 """Error metrics of flow fields."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -54,6 +57,14 @@ def errors_over(flow: npt.ArrayLike, truth: npt.ArrayLike, pixels: float, valid:
     """
     error = endpoint_error(flow, truth)
     return float(100 * (error[_valid_pixels(error, valid)] > pixels).mean())
+
+
+def geometric_mean(values: Sequence[float | None]) -> float | None:
+    """Exp of the mean log; 0 if one of the values is, None if one is missing."""
+    present = [value for value in values if value is not None]
+    if not present or len(present) < len(values):
+        return None
+    return 0.0 if min(present) == 0 else math.exp(sum(map(math.log, present)) / len(present))
 
 
 def _pair(flow: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[_Array, _Array]:

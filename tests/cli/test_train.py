@@ -11,7 +11,7 @@ import flowinpaint as fi
 from flowinpaint.cli import app
 from flowinpaint.cli import train as command
 from flowinpaint.data.demo_scene import sample_scene
-from flowinpaint.training import source
+from flowinpaint.training import batches
 from flowinpaint.training.config import ScheduleConfig
 from flowinpaint.training.loop import Progress
 from flowinpaint.training.validation import Scores
@@ -27,7 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "tiny.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(source, "scenes_of", halves)
+    monkeypatch.setattr(batches, "scenes_of", halves)
     return tmp_path
 
 
@@ -83,10 +83,10 @@ def test_a_signal_ends_it_with_130_and_tells_how_to_go_on(place: Path, monkeypat
     code, stdout, stderr = run("tiny.toml", "-o", "run")
     assert code == 130
     assert stdout == ""
-    assert "Stopped: step 4 is saved; go on with: flowinpaint train --resume -o run" in stderr
+    assert "Stopped: step 4 is saved; resume with: flowinpaint train --resume -o run" in stderr
     monkeypatch.undo()
     monkeypatch.chdir(place)
-    monkeypatch.setattr(source, "scenes_of", halves)
+    monkeypatch.setattr(batches, "scenes_of", halves)
     code, stdout, _ = run("--resume", "-o", "run")
     assert code == 0
     assert "Trained 8 steps" in stdout
@@ -113,14 +113,14 @@ def test_steps_that_are_not_finite_are_told_with_their_cause(place: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "CONFIG.toml: nothing was given"),
-        (["--resume"], "CONFIG.toml: nothing was given"),
+        ([], "CONFIG.toml is missing"),
+        (["--resume"], "CONFIG.toml is missing"),
         (["--resume", "-o", "run"], "run holds no checkpoint to resume from"),
         (["no.toml"], "no.toml: there is no such file"),
         (["tiny.toml", "--set", "optimiser.lrr=1"], "optimiser.lrr: there is no such key; did you mean optimiser.lr"),
         (["tiny.toml", "--set", "data.bank=no.safetensors"], "no.safetensors"),
         (["tiny.toml", "--set", "validation.root=no"], "root: no does not exist"),
-        (["tiny.toml", "--set", "data.source=sintel"], "data.root: nothing was given"),
+        (["tiny.toml", "--set", "data.source=sintel"], "data.root must be the folder"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_left(

@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from flowinpaint.baselines.flownets.module import FlowNetSConfig
+from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.baselines.pd.config import PDConfig, UNetConfig
-from flowinpaint.baselines.wgain.module import WGAINConfig
+from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.networks.weights import CONFIG_KEY, read_model, read_model_config, save_model
@@ -48,11 +48,11 @@ def test_every_kind_comes_back_as_it_was_also_in_half_precision(config: ModelCon
 
 
 def test_what_save_model_refuses_and_the_mode_of_its_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"path: .*\.safetensors"):
+    with pytest.raises(InputError, match=r"path must end in \.safetensors, got .*m\.pt"):
         save_model(Neuroexplicit(CONFIG), tmp_path / "m.pt")
-    with pytest.raises(InputError, match=r"dtype: torch\.int8 was given"):
+    with pytest.raises(InputError, match=r"dtype must be .*, got torch\.int8"):
         save_model(Neuroexplicit(CONFIG), tmp_path / "m.safetensors", torch.int8)
-    with pytest.raises(InputError, match="model: Linear"):
+    with pytest.raises(InputError, match=r"model must be a network of flowinpaint, got Linear"):
         save_model(torch.nn.Linear(2, 2), tmp_path / "m.safetensors")  # type: ignore[arg-type]
     (tmp_path / "plain").touch()
     save_model(Neuroexplicit(CONFIG), tmp_path / "m.safetensors")
@@ -64,6 +64,15 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
         read_model(tmp_path / "none.safetensors")
     with pytest.raises(FileFormatError, match="folder"):
         read_model(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["unet", "training", "", "../baselines", "pd.module"])
+def test_a_file_of_an_unknown_kind_is_refused_with_the_known_ones(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file({"weight": torch.zeros(1)}, path, metadata={CONFIG_KEY + kind: "{}"})
+    for read in (read_model, read_model_config):
+        with pytest.raises(InputError, match=rf"m\.safetensors: kind must be 'neuroexplicit' or .*, got '{kind}'"):
+            read(path)
 
 
 def test_files_that_hold_no_model(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from flowinpaint import api
-from flowinpaint.baselines.flownets.module import FlowNetSConfig
-from flowinpaint.baselines.wgain.module import WGAINConfig
+from flowinpaint.baselines.flownets.config import FlowNetSConfig
+from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation import speed
 from flowinpaint.networks.registry import ModelConfig

@@ -6,10 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from flowinpaint.training.config import OptimiserConfig
-from flowinpaint.training.optimiser import Optimiser
-from flowinpaint.training.tally import EMA_RISE, Counters, Verdict
-
-CPU = torch.device("cpu")
+from flowinpaint.training.optimiser import EMA_RISE, Optimiser, Update
 
 
 class Network(nn.Module):
@@ -37,13 +34,9 @@ def backward(network: nn.Module, scale: float = 1.0) -> None:
     (scale * network(x).square().sum()).backward()
 
 
-def step(optimiser: Optimiser, counters: Counters, loss: float = 1.0) -> Verdict:
-    norm = optimiser.gather_gradients()
-    verdict = counters.judge(torch.tensor(loss), norm, torch.tensor(40), optimiser.config)
+def step(optimiser: Optimiser, loss: float = 1.0) -> Update:
     with torch.no_grad():
-        optimiser.step(verdict)
-        optimiser.average(verdict)
-    return verdict
+        return optimiser.advance(torch.tensor(loss), torch.tensor(40))
 
 
 def test_weights_lie_in_one_buffer_and_keep_their_values() -> None:
@@ -66,7 +59,6 @@ def test_a_step_is_adams_on_the_clipped_gradient(clip: float) -> None:
     other = Network()
     adam = torch.optim.Adam(other.parameters(), lr=0.03, betas=config.betas, eps=config.eps)
     optimiser.rate.fill_(0.03)
-    counters = Counters(CPU)
     for _ in range(5):
         optimiser.forget_gradients()
         adam.zero_grad()
@@ -74,7 +66,7 @@ def test_a_step_is_adams_on_the_clipped_gradient(clip: float) -> None:
         backward(other)
         if clip:
             assert nn.utils.clip_grad_norm_(other.parameters(), clip) > clip
-        step(optimiser, counters)
+        step(optimiser)
         adam.step()
         for name, p in other.named_parameters():
             torch.testing.assert_close(network.get_parameter(name), p, rtol=1e-5, atol=1e-6)
@@ -87,11 +79,11 @@ def test_a_step_is_adams_on_the_clipped_gradient(clip: float) -> None:
 def test_the_average_follows_faster_at_first() -> None:
     network, average, optimiser = network_and_optimiser(OptimiserConfig(ema=0.3))
     optimiser.rate.fill_(0.1)
-    counters, expected = Counters(CPU), network.scale.item()
+    expected = network.scale.item()
     for n in range(1, 5):
         optimiser.forget_gradients()
         backward(network)
-        step(optimiser, counters)
+        step(optimiser)
         kept = min(0.3, (1 + n) / (EMA_RISE + n))
         expected = kept * expected + (1 - kept) * network.scale.item()
         assert average.scale.item() == pytest.approx(expected, rel=1e-5)
@@ -101,17 +93,17 @@ def test_the_average_follows_faster_at_first() -> None:
 def test_what_is_not_finite_changes_nothing(scale: float, loss: float) -> None:
     network, average, optimiser = network_and_optimiser()
     optimiser.rate.fill_(0.1)
-    counters = Counters(CPU)
     backward(network)
-    step(optimiser, counters)
-    before = {name: value.clone() for name, value in (optimiser.state() | average.state_dict()).items()}
+    step(optimiser)
+    state = optimiser.state() | average.state_dict()
+    before = {name: value.clone() for name, value in state.items() if "counters" not in name}
     optimiser.forget_gradients()
     backward(network, scale)
-    assert not step(optimiser, counters, loss).good
+    assert not step(optimiser, loss).finite
     after = optimiser.state() | average.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
-    tally = counters.read()
-    assert (tally.skipped, tally.skipped_in_row, tally.last_bad_sample, tally.loss) == (1, 1, 40, 1.0)
+    read = optimiser.counters.read()
+    assert (read.skipped, read.skipped_in_row, read.last_bad_sample, read.loss) == (1, 1, 40, 1.0)
 
 
 def test_a_change_is_seen_in_the_versions_of_weights() -> None:

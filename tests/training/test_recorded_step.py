@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from flowinpaint.data import Batch
+from flowinpaint.training.batches import GeneratedSource
 from flowinpaint.training.checkpoint import read_newest
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import build_step, train
-from flowinpaint.training.source import GeneratedSource
+from flowinpaint.training.optimiser import Statistics
 from flowinpaint.training.step import AHEAD, WARM_UP, TrainingStep
-from flowinpaint.training.tally import Tally
 from frame_folder import make_sample
 from tiny_runs import halves, tiny
 
@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("simple_scenes")]
 STEPS = WARM_UP + 6
 
 
-def steps(training: TrainingStep, count: int = STEPS) -> Tally:
+def steps(training: TrainingStep, count: int = STEPS) -> Statistics:
     for _ in range(count):
         training.run(1e-3)
-    return training.read_tally()
+    return training.read_statistics()
 
 
 def built(graph: bool, **tables: dict[str, Any]) -> TrainingStep:
@@ -67,8 +67,8 @@ def test_a_replay_skips_what_is_not_finite() -> None:
         return batch._replace(image=torch.where(bad, torch.nan, batch.image))
 
     training.source = GeneratedSource(spoiled)
-    tally = steps(training)
-    assert (tally.skipped, tally.skipped_in_row, tally.last_bad_sample) == (1, 0, 4 * bad_step)
+    statistics = steps(training)
+    assert (statistics.skipped, statistics.skipped_in_row, statistics.last_bad_sample) == (1, 0, 4 * bad_step)
     assert all(torch.isfinite(value).all() for value in training.state().values())
 
 

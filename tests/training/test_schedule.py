@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowinpaint.training.config import Curve, ScheduleConfig
-from flowinpaint.training.schedule import rate_factor, share_done
 
 
 @pytest.mark.parametrize(
@@ -13,24 +12,24 @@ from flowinpaint.training.schedule import rate_factor, share_done
     [(0, 1), (299_999, 1), (300_000, 0.5), (399_999, 0.5), (400_000, 0.25), (899_999, 2.0**-6)],
 )
 def test_the_paper_halves_every_100k_after_300k(step: int, factor: float) -> None:
-    assert rate_factor(ScheduleConfig(), step, share_done(ScheduleConfig(), step, 0.0)) == factor
+    assert ScheduleConfig().rate_factor(step, ScheduleConfig().share_done(step, 0.0)) == factor
 
 
 def test_warm_up_rises_to_the_full_rate_and_the_cosine_falls_to_its_floor() -> None:
     schedule = ScheduleConfig(curve="cosine", steps=1000, warmup=10, floor=0.1)
-    rise = [rate_factor(schedule, step, 0.0) for step in range(12)]
+    rise = [schedule.rate_factor(step, 0.0) for step in range(12)]
     assert rise[:3] == pytest.approx([0.1, 0.2, 0.3])
     assert rise[9:] == [1, 1, 1]
-    assert rate_factor(schedule, 500, 0.5) == pytest.approx(0.55)
-    assert rate_factor(schedule, 999, 1.0) == pytest.approx(0.1)
+    assert schedule.rate_factor(500, 0.5) == pytest.approx(0.55)
+    assert schedule.rate_factor(999, 1.0) == pytest.approx(0.1)
 
 
 def test_the_trapezoid_stays_and_then_falls_to_its_floor() -> None:
     schedule = ScheduleConfig(curve="trapezoid", steps=1000, floor=0.1, decay=0.4)
-    assert [rate_factor(schedule, 0, share) for share in (0.0, 0.3, 0.6)] == [1, 1, pytest.approx(1)]
-    assert rate_factor(schedule, 0, 0.8) == pytest.approx(0.55)
-    assert rate_factor(schedule, 0, 1.0) == pytest.approx(0.1)
-    assert rate_factor(ScheduleConfig(curve="trapezoid", decay=0.0), 0, 1.0) == 1
+    assert [schedule.rate_factor(0, share) for share in (0.0, 0.3, 0.6)] == [1, 1, pytest.approx(1)]
+    assert schedule.rate_factor(0, 0.8) == pytest.approx(0.55)
+    assert schedule.rate_factor(0, 1.0) == pytest.approx(0.1)
+    assert ScheduleConfig(curve="trapezoid", decay=0.0).rate_factor(0, 1.0) == 1
 
 
 @pytest.mark.parametrize("curve", ["cosine", "trapezoid"])
@@ -38,13 +37,13 @@ def test_the_trapezoid_stays_and_then_falls_to_its_floor() -> None:
 def test_these_curves_never_rise(curve: Curve, one: float, other: float) -> None:
     schedule = ScheduleConfig(curve=curve)
     early, late = sorted((one, other))
-    assert rate_factor(schedule, 0, early) >= rate_factor(schedule, 0, late)
+    assert schedule.rate_factor(0, early) >= schedule.rate_factor(0, late)
 
 
 def test_by_minutes_the_share_of_the_time_counts() -> None:
     schedule = ScheduleConfig(minutes=2)
-    assert share_done(schedule, 10**9, 60.0) == 0.5
-    assert share_done(schedule, 0, 500.0) == 1
-    assert share_done(ScheduleConfig(steps=10), 5, math.inf) == 0.5
+    assert schedule.share_done(10**9, 60.0) == 0.5
+    assert schedule.share_done(0, 500.0) == 1
+    assert ScheduleConfig(steps=10).share_done(5, math.inf) == 0.5
     # Half of the time is half of the paper's 900k steps: beyond 400k, two halvings.
-    assert rate_factor(schedule, 7, 0.5) == 0.25
+    assert schedule.rate_factor(7, 0.5) == 0.25

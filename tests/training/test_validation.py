@@ -15,7 +15,7 @@ from flowinpaint.networks.registry import build_network
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training import validation
 from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.pictures import validation_sheet
+from flowinpaint.training.recorder import validation_sheet
 from flowinpaint.training.validation import FIRST_HELDOUT, OURS, Validator
 from frame_folder import make_root
 from helpers import neuroexplicit
@@ -142,7 +142,7 @@ def test_what_is_wrong_shows_at_the_start(tmp_path: Path) -> None:
         validator(tiny(validation={"root": str(tmp_path / "nowhere")}), tmp_path)
     with pytest.raises(InputError, match=r"validation\.datasets must be among A, B .*got 'C'"):
         validator(tiny(validation={"root": root, "datasets": ["C"]}), tmp_path)
-    with pytest.raises(InputError, match=r"validation\.datasets: B has 1 channels"):
+    with pytest.raises(InputError, match=r"validation\.datasets must have 2 channels.*B has 1"):
         validator(tiny(validation={"root": root}, model={"learn_kernels": True}), tmp_path)
     assert not validator(tiny(), tmp_path)
 

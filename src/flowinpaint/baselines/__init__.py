@@ -1,1 +1,4 @@
-"""The paper's neural baselines, one folder each."""
+"""Neural baselines of the paper, a folder each: config, module, training objective and model card.
+
+The name of a folder is the kind of its network (`flowinpaint.networks.registry`).
+"""

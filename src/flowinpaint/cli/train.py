@@ -28,32 +28,32 @@ from flowinpaint.training.run_folder import RunFolder, check_run
 from flowinpaint.training.validation import Scores
 
 LINE_SECONDS = 30.0
-"""How often a line tells of the progress where there is no terminal."""
+"""Interval of progress lines where there is no terminal."""
 
 
 def command(
     config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.toml", help="What to train; not needed with --resume.")
+        Path | None, typer.Argument(metavar="CONFIG.toml", help="The run to train; not needed with --resume.")
     ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override the file, e.g. optimiser.lr=1e-4."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Train for so long instead of a number of steps; 0: steps count.")
+        float | None, typer.Option(min=0, help="Training time instead of a number of steps; 0: use the steps.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="RUN", help="The run's folder; runs/CONFIG without it.")
+        Path | None, typer.Option("--out", "-o", metavar="RUN", help="The run's folder; by default runs/CONFIG.")
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Train a network, on generated scenes or on data sets, and keep all that a later call needs to go on.
+    """Train a network on generated scenes or on data sets; a later call can resume.
 
     With torchrun --nproc_per_node=N -m flowinpaint train ..., N processes share the work.
     """
     if out is None and config is None:
-        raise InputError("CONFIG.toml: nothing was given; a configuration is taken, or --resume with --out RUN.")
+        raise InputError("CONFIG.toml is missing; pass a configuration, or --resume with --out RUN.")
     folder = out if out is not None else Path("runs") / (config.stem if config else "")
     settings = [*(setting or []), *([] if minutes is None else [f"schedule.minutes={minutes}"])]
     with join(device) as world:
@@ -70,17 +70,17 @@ def command(
             except RuntimeError as error:
                 if world.first:
                     raise
-                # Most often because the first process has left with a sentence of its own.
+                # Most often because the first process has left with its own message.
                 say("Stopped:", "red", f"process {world.rank}: {str(error).splitlines()[0]}")
                 raise typer.Exit(1) from error
         if world.first:
-            _tell(outcome, folder)
+            _report(outcome, folder)
         if outcome.interrupted:
             raise typer.Exit(130)
 
 
 def _configuration(path: Path | None, folder: Path, settings: list[str]) -> TrainingConfig:
-    """The configuration of the file, or else that of the run in the folder, with the settings."""
+    """The configuration of the file, or of the run in the folder, changed by the settings."""
     if path is not None:
         return read_config(path, settings)
     saved, _ = read_newest(RunFolder(folder).checkpoints)
@@ -89,7 +89,7 @@ def _configuration(path: Path | None, folder: Path, settings: list[str]) -> Trai
 
 @contextmanager
 def training_display(config: TrainingConfig, world: World) -> Iterator[Listener]:
-    """A bar on a terminal, elsewhere a line now and then; nothing but in the first process."""
+    """Progress bar on a terminal, lines at intervals elsewhere; only in the first process."""
     if not world.first:
         yield Listener()
         return
@@ -97,26 +97,26 @@ def training_display(config: TrainingConfig, world: World) -> Iterator[Listener]
         TextColumn("step {task.fields[step]}", table_column=Column(no_wrap=True, min_width=11)),
         BarColumn(bar_width=8, table_column=Column(min_width=8)),
         TaskProgressColumn(table_column=Column(min_width=4)),
-        # What does not fit is cut off here, and not from the others.
+        # Only this column is cut off where the line is too long.
         TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
         task = bar.add_task("", total=1.0, step=0, state="starting")
-        told = time.monotonic()
+        reported = time.monotonic()
 
         def progress(at: Progress) -> None:
-            nonlocal told
+            nonlocal reported
             state = _state(at, config.schedule)
             bar.update(task, completed=at.share, step=at.step, state=state)
-            if not messages.is_terminal and time.monotonic() - told >= LINE_SECONDS:
+            if not messages.is_terminal and time.monotonic() - reported >= LINE_SECONDS:
                 say("Step", "green", f"{at.step}: {100 * at.share:.1f} %, {state}")
-                told = time.monotonic()
+                reported = time.monotonic()
 
         yield Listener(lambda sentence: say("Note:", "yellow", sentence), progress)
 
 
 def _state(at: Progress, schedule: ScheduleConfig) -> str:
-    """Loss, speed, time left and the last validation, as far as they are known."""
+    """Loss, speed, time left and last validation, as far as known."""
     parts = [] if at.loss is None else [f"loss {at.loss:.3f}"]
     if at.pace:
         left = 60 * schedule.minutes - at.seconds if schedule.minutes else at.pace * (schedule.steps - at.step)
@@ -134,9 +134,9 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{whole % 60:02}"
 
 
-def _tell(outcome: Outcome, folder: Path) -> None:
+def _report(outcome: Outcome, folder: Path) -> None:
     if outcome.interrupted:
-        say("Stopped:", "yellow", f"step {outcome.step} is saved; go on with: flowinpaint train --resume -o {folder}")
+        say("Stopped:", "yellow", f"step {outcome.step} is saved; resume with: flowinpaint train --resume -o {folder}")
         return
     if outcome.scores is not None:
         for table in _tables(outcome.scores):
@@ -147,7 +147,7 @@ def _tell(outcome: Outcome, folder: Path) -> None:
 
 
 def _tables(scores: Scores) -> list[Table]:
-    """Errors on held-out scenes by method, and R by data set; densities to the right."""
+    """Tables of the errors on held-out scenes by method, and of R by data set, with a column per density."""
     tables = []
     if scores.heldout:
         errors = {name: [row[name] for row in scores.heldout.values()] for name in next(iter(scores.heldout.values()))}
@@ -156,7 +156,7 @@ def _tables(scores: Scores) -> list[Table]:
         names = dict.fromkeys(name for row in scores.frames.values() for name in row)
         ratios = {name: [row.get(name) for row in scores.frames.values()] for name in names}
         ratios["all"] = list(scores.ratio.values())
-        tables.append(_table("R: EPE over that of laplace-beltrami", "data set", list(scores.ratio), ratios))
+        tables.append(_table("R: EPE relative to laplace-beltrami", "data set", list(scores.ratio), ratios))
     return tables
 
 

@@ -14,12 +14,11 @@ from flowinpaint import api
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.jobs import Job, check_processes, run_jobs
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store
+from flowinpaint.evaluation.runner import Job, check_processes, run_jobs
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, check_patterns
-from flowinpaint.networks.shipped import check_shipped
-from flowinpaint.networks.weights import WEIGHTS_SUFFIX
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped
 from flowinpaint.version import __version__
 
 DENSITIES = (0.01, 0.05, 0.10)

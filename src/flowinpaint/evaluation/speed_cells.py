@@ -18,8 +18,7 @@ from flowinpaint import api
 from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.masks import random_mask
 from flowinpaint.networks.network import Network
-from flowinpaint.networks.shipped import check_shipped
-from flowinpaint.networks.weights import WEIGHTS_SUFFIX, read_model
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped, read_model
 from flowinpaint.neuroexplicit.kernels.dtm_cpu import fastest_dtype
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 

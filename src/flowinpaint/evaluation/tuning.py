@@ -16,9 +16,9 @@ from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import DENSITIES, Step, check_densities, complete, frame_key
-from flowinpaint.evaluation.jobs import Job, check_processes
 from flowinpaint.evaluation.parameter_file import ParameterTable
 from flowinpaint.evaluation.records import Record, RunKey, open_store
+from flowinpaint.evaluation.runner import Job, check_processes
 from flowinpaint.io import StrPath
 
 LAMBDA_RANGE = (1e-6, 1e-2)

@@ -1,1 +1,1 @@
-"""Network: the base class, registration, and weights on disk."""
+"""Base class, registry, weights files and shared parts of all networks."""

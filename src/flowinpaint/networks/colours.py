@@ -1,15 +1,17 @@
-"""Images as networks see them: colours of mean 0 and deviation 1 over natural images."""
+"""Image normalisation: ImageNet's mean and standard deviation, as networks see colours."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
-from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Of colours in [0, 1]."""
 
 
 class Colours(nn.Module):
-    """Images (B, 3, H, W) in [0, 1], normalised, in the type of the network that this is a part of."""
+    """Normalises images (B, 3, H, W) in [0, 1]; the result has the dtype of the network that holds this module."""
 
     mean: Tensor
     std: Tensor

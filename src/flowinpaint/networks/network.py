@@ -1,4 +1,4 @@
-"""What every network of this package is: image, mask and sparse field to the dense field, at any size."""
+"""`Network`: the base class of all networks, from image, sparse field and mask to the dense field at any size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from flowinpaint.result import ProgressCallback
 
 
 def by_pixel(x: Tensor) -> Tensor:
-    """(B, C, H, W) laid out in memory pixel by pixel on CUDA, where convolutions in half precision want it so."""
+    """(B, C, H, W) in channels-last memory format on CUDA, where half-precision convolutions are fastest with it."""
     return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
 
 
 def versions_of(weights: Iterable[Tensor]) -> list[int] | None:
-    """How often each was changed; None where one is of the inference mode, which does not count."""
+    """Version counters of the weights; None if one is an inference tensor, which has no counter."""
     try:
         return [weight._version for weight in weights]
     except RuntimeError:
@@ -28,25 +28,24 @@ def versions_of(weights: Iterable[Tensor]) -> list[int] | None:
 
 
 class Network(nn.Module):
-    """A module that fills fields; its configuration says what it is made of, and with which weights it fits.
+    """A module that fills fields; `config` describes its layers and belongs to its weights.
 
-    `fill` is the way of training: nothing is drawn at random but by the module's own rules, and gradients pass.
-    `inpaint` calls `complete`, which may take longer, tell of its progress, and take the `parameters` of the
-    configuration by name.
+    Training calls `fill`, which is deterministic and differentiable. `inpaint` calls `complete`, which may take longer,
+    reports progress, and accepts the `parameters` of the configuration as keywords.
     """
 
     config: Any
     samples: bool = False
-    """Whether `complete` calls its parts so often that compiling them pays for a few fields already."""
+    """True if `complete` calls its parts so often that compiling them pays off after a few fields."""
 
     @abstractmethod
     def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
-        """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) above 0 where known, flow (B, C, H, W) → (B, C, H, W)."""
+        """Image (B, 3, H, W) in [0, 1], flow (B, C, H, W), mask (B, 1, H, W) above 0 where known → (B, C, H, W)."""
 
     def complete(
         self, image: Tensor, flow: Tensor, mask: Tensor, progress: ProgressCallback | None = None, **parameters: Any
     ) -> Filled:
-        """What `fill` makes, or a network that samples draws, with parameters of its own."""
+        """The output of `fill`, or a random sample of it from a network that samples."""
         return self.fill(image, flow, mask)
 
     def forward(self, image: Tensor, flow: Tensor, mask: Tensor) -> Tensor:
@@ -54,30 +53,30 @@ class Network(nn.Module):
         return self.fill(image, flow, mask).field
 
     def iterations(self, H: int, W: int, **parameters: Any) -> int:
-        """Steps that `complete` takes for a field of this size, 0 for a network without any."""
+        """Number of steps `complete` needs for a field of this size; 0 for a network without steps."""
         return 0
 
     def compile_parts(self) -> None:
-        """Compile, in place, what training on CUDA calls; each size compiles anew."""
+        """Compile, in place, the parts that training on CUDA calls; each image size compiles anew."""
 
     def refresh(self) -> None:
-        """Forget what fast ways have made of the weights, after these were changed behind PyTorch's back."""
+        """Drop cached backends after a weight change that PyTorch does not track."""
 
     def constrain_(self) -> None:
-        """Enforce what an optimiser's step may have broken."""
+        """Restore constraints on the weights that an optimiser step may have broken."""
 
     def check(self, image: Tensor, flow: Tensor, mask: Tensor) -> None:
-        """Raise InputError unless shapes and types are those that `fill` takes."""
+        """Raise InputError unless shapes and dtypes fit `fill`."""
         if flow.ndim != 4 or min(flow.shape) < 1:
-            raise InputError(f"flow: shape {tuple(flow.shape)} was given; (B, C, H, W), none of them 0, is taken.")
+            raise InputError(f"flow must be of shape (B, C, H, W), all at least 1, got {tuple(flow.shape)}.")
         if flow.dtype not in (torch.float32, torch.float64):
-            raise InputError(f"flow: {flow.dtype} was given; torch.float32 or torch.float64 is taken.")
+            raise InputError(f"flow must be torch.float32 or torch.float64, got {flow.dtype}.")
         B, _, H, W = flow.shape
         for name, x, channels in (("image", image, 3), ("mask", mask, 1)):
             if x.shape != (B, channels, H, W):
                 raise InputError(
-                    f"{name}: shape {tuple(x.shape)} was given; {(B, channels, H, W)} is taken beside a flow of shape "
-                    f"{tuple(flow.shape)}."
+                    f"{name} must be of shape {(B, channels, H, W)} for a flow of shape {tuple(flow.shape)}, "
+                    f"got {tuple(x.shape)}."
                 )
         if not image.is_floating_point():
-            raise InputError(f"image: {image.dtype} was given; a floating type with values in [0, 1] is taken.")
+            raise InputError(f"image must be of a floating dtype with values in [0, 1], got {image.dtype}.")

@@ -1,4 +1,4 @@
-"""What a model returns: the field, and how far off it expects to be."""
+"""Network output: the dense field and its expected error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST_LOGARITHM = 8.0
 class Filled(NamedTuple):
     """A dense field (B, C, H, W), and the logarithm of its expected endpoint error, (B, 1, H, W), or None.
 
-    The error is measured in the mean deviation of the known vectors (`error_scale`), so that it scales with the field.
+    The error is in units of the mean deviation of the known vectors (`error_scale`), so it scales with the field.
     """
 
     field: Tensor
@@ -24,20 +24,20 @@ class Filled(NamedTuple):
 
 
 def confidence_of(error: Tensor) -> Tensor:
-    """The chance that an error is below 1 where so much is expected, as if errors were exponentially distributed."""
+    """Probability that the actual error is below 1, for exponentially distributed errors with this expectation."""
     return -torch.expm1(-1 / error)
 
 
 def error_scale(f: Tensor, c: Tensor) -> Tensor:
-    """The mean deviation of the known vectors of f (B, C, H, W), known where c (B, 1, H, W) is 1: (B, 1, 1, 1)."""
+    """Mean deviation (B, 1, 1, 1) of the vectors of f (B, C, H, W) that c (B, 1, H, W) marks as known by 1."""
     return _mean_and_scale(f, c)[1]
 
 
 def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
-    """The expected endpoint error (B, 1, H, W) in the field's unit: 0 where known.
+    """Expected endpoint error (B, 1, H, W) in the unit of the field, 0 where known.
 
-    Known vectors that are all alike, one of them or many, tell nothing about how the field varies, and by that errors
-    are measured: then it is infinite everywhere else.
+    It is infinite elsewhere if all known vectors are equal: these say nothing about how the field varies, which is the
+    unit of the error.
     """
     mean, scale = _mean_and_scale(f, c)
     error = scale * torch.exp(log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM))

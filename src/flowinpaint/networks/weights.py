@@ -1,7 +1,8 @@
-"""Models on disk: safetensors, with the configuration beside the weights in the file's metadata."""
+"""Weights files: safetensors with the configuration in the metadata, and the checksums of those shipped."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,21 +18,24 @@ from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import atomic_path
 from flowinpaint.networks.network import Network
-from flowinpaint.networks.registry import CONFIGS, ModelConfig, build_network
+from flowinpaint.networks.registry import ModelConfig, build_network, config_class
 
 CONFIG_KEY = "flowinpaint."
-"""Before the kind of a network: the key of a file's metadata under which its configuration stands."""
+"""Prefix of the metadata key that holds the configuration; the kind of the network follows."""
 WEIGHTS_SUFFIX = ".safetensors"
+FOLDER = Path(__file__).parents[1] / "weights"
+CHECKSUMS = "SHA256SUMS"
+"""Lies next to the shipped weights, as `sha256sum` writes it. New weights replace the file, its line and its card."""
 
 
 def save_model(model: Network, path: str | Path, dtype: torch.dtype = torch.float32) -> None:
-    """Write weights and configuration to a .safetensors file, whole or not at all; in half precision if so asked."""
+    """Write weights and configuration to a .safetensors file, completely or not at all; dtype may be a half type."""
     if not isinstance(model, Network):
-        raise InputError(f"model: {type(model).__name__} was given; a network of flowinpaint is taken.")
+        raise InputError(f"model must be a network of flowinpaint, got {type(model).__name__}.")
     if Path(path).suffix != WEIGHTS_SUFFIX:
-        raise InputError(f"path: {str(path)!r} was given; a name that ends in {WEIGHTS_SUFFIX} is taken.")
+        raise InputError(f"path must end in {WEIGHTS_SUFFIX}, got {str(path)!r}.")
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise InputError(f"dtype: {dtype} was given; torch.float32, float16 or bfloat16 is taken.")
+        raise InputError(f"dtype must be torch.float32, float16 or bfloat16, got {dtype}.")
     tensors = {name: value.to(dtype).contiguous().cpu() for name, value in model.state_dict().items()}
     metadata = {CONFIG_KEY + model.config.kind: json.dumps(asdict(model.config))}
     with atomic_path(path) as temporary:
@@ -39,16 +43,17 @@ def save_model(model: Network, path: str | Path, dtype: torch.dtype = torch.floa
 
 
 def read_model(path: str | Path) -> Network:
-    """Build the model that a .safetensors file of `save_model` holds, on the CPU."""
-    with _opened(Path(path)) as file:
-        config = _config_in(Path(path), file.metadata() or {})
+    """Build the model in a .safetensors file of `save_model`, on the CPU."""
+    path = Path(path)
+    with _opened(path) as file:
+        config = _config_in(path, file.metadata() or {})
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     try:
-        with torch.device("meta"):  # shapes only: a false configuration must not take memory
+        with torch.device("meta"):  # shapes only: a corrupt configuration must not allocate memory
             shapes = {name: value.shape for name, value in build_network(config).state_dict().items()}
     except (TypeError, ValueError, RuntimeError) as error:
-        raise FileFormatError(f"{path}: its configuration does not describe a model: {error}.") from error
-    _check_tensors(Path(path), shapes, tensors)
+        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}.") from error
+    _check_tensors(path, shapes, tensors)
     model = build_network(config)
     model.load_state_dict(tensors)
     return model
@@ -60,12 +65,37 @@ def read_model_config(path: str | Path) -> ModelConfig:
         return _config_in(Path(path), file.metadata() or {})
 
 
+def shipped_file(method: str) -> Path:
+    """The weights file that is shipped for a method."""
+    return FOLDER / f"{method}{WEIGHTS_SUFFIX}"
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """SHA-256 by file name."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines)}
+
+
+def check_shipped(path: Path) -> None:
+    """Raise MissingFileError or FileFormatError unless a shipped weights file is present and undamaged."""
+    sums = path.with_name(CHECKSUMS)
+    for file in (path, sums):
+        if not file.is_file():
+            raise MissingFileError(f"{file}: is part of flowinpaint and is missing; install flowinpaint again.")
+    with path.open("rb") as weights:
+        found = hashlib.file_digest(weights, "sha256").hexdigest()
+    if found != read_checksums(sums).get(path.name):
+        raise FileFormatError(
+            f"{path}: is damaged, its SHA-256 is not the one in {CHECKSUMS}; install flowinpaint again."
+        )
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     if not path.exists():
         raise MissingFileError(f"{path}: there is no such file.")
     if not path.is_file():
-        raise FileFormatError(f"{path}: is a folder; a .safetensors file is taken.")
+        raise FileFormatError(f"{path}: is a folder, not a .safetensors file.")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -74,15 +104,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _config_in(path: Path, metadata: dict[str, str]) -> ModelConfig:
-    kind = next((kind for kind in CONFIGS if CONFIG_KEY + kind in metadata), None)
-    if kind is None:
+    key = next((key for key in metadata if key.startswith(CONFIG_KEY)), None)
+    if key is None:
         raise FileFormatError(
-            f"{path}: it holds no model; a file of save_model is taken, or model.safetensors of a run."
+            f"{path}: holds no model; use a file of save_model, or model.safetensors of a training run."
         )
+    kind = config_class(key.removeprefix(CONFIG_KEY), f"{path}: kind")
     try:
-        config: ModelConfig = build(CONFIGS[kind], json.loads(metadata[CONFIG_KEY + kind]))
+        config: ModelConfig = build(kind, json.loads(metadata[key]))
     except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path}: its configuration does not describe a model: {error}.") from error
+        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}.") from error
     return config
 
 
@@ -91,8 +122,9 @@ def _check_tensors(path: Path, shapes: dict[str, torch.Size], tensors: dict[str,
         raise FileFormatError(f"{path}: the weights do not fit their configuration at {', '.join(differing[:5])}.")
     for name, value in tensors.items():
         if not (value.is_floating_point() and torch.isfinite(value).all()):
-            raise FileFormatError(f"{path}: {name} is not a tensor of finite floating numbers.")
+            raise FileFormatError(f"{path}: {name} is not a tensor of finite floating-point numbers.")
         if value.shape != shapes[name]:
             raise FileFormatError(
-                f"{path}: {name} has shape {tuple(value.shape)}; its configuration asks for {tuple(shapes[name])}."
+                f"{path}: {name} must be of shape {tuple(shapes[name])} for its configuration, "
+                f"got {tuple(value.shape)}."
             )

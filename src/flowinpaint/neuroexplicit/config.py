@@ -11,9 +11,6 @@ from flowinpaint.neuroexplicit.dtm import DEEPEST, SHALLOWEST
 LEVELS = 4
 """Maps that the Diffusion Tensor Module predicts, each half the size of the next."""
 MOST_STEPS = 10_000
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Of the colours in [0, 1], by which a network's input is normalised."""
 
 Start = Literal["zero", "pull"]
 TimeStep = Literal["bound", "quarter"]

@@ -11,6 +11,7 @@ from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.errors import InputError
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import Filled
+from flowinpaint.networks.registry import register_model
 from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
 from flowinpaint.neuroexplicit.backends.select import Backends
 from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig
@@ -27,6 +28,7 @@ ACROSS_AT_FIRST = 2.0
 """About what a new network predicts as z of μ1, so that μ1 = 1/5, next to μ2 = 1."""
 
 
+@register_model("neuroexplicit", config=NeuroexplicitConfig, objective="flowinpaint.neuroexplicit.objective:Supervised")
 class Neuroexplicit(Network):
     """Image, sparse field and mask to the dense field, at any size; differentiable.
 

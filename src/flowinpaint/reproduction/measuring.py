@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from flowinpaint.evaluation.benchmark import Step, complete
-from flowinpaint.evaluation.jobs import Job
 from flowinpaint.evaluation.records import Record, RunKey
+from flowinpaint.evaluation.runner import Job
 from flowinpaint.masks.cases import Case
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.batches import KeepField, run_batches

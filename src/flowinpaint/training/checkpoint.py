@@ -1,6 +1,6 @@
-"""A run on disk: one safetensors file per checkpoint, written whole or not at all, with the configuration inside.
+"""Checkpoints: a safetensors file each, written completely or not at all, with the configuration in its metadata.
 
-The random state is the number of steps: a sample is a function of its number alone.
+The random state is the number of steps: a sample is a function of its number.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NAME = re.compile(r"step-(\d+)\.safetensors")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to go on: where it was, what it is, and the tensors of `TrainingStep.state`."""
+    """Everything needed to resume a run: step, time, configuration, and the tensors of `TrainingStep.state`."""
 
     step: int
     seconds: float
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint to a folder of them, and keep only the last KEPT."""
+    """Write a checkpoint to a folder, and keep only the last KEPT there."""
     path = folder / f"step-{checkpoint.step:09}.safetensors"
     about = {"step": checkpoint.step, "seconds": checkpoint.seconds, "config": as_tables(checkpoint.config)}
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
@@ -57,7 +57,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def read_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
-    """The newest checkpoint that is whole, and a sentence for each newer one that is not."""
+    """The newest complete checkpoint, and a sentence for each newer damaged one."""
     faults: list[str] = []
     for path in list_checkpoints(folder):
         try:
@@ -74,13 +74,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError) as error:
-        raise FileFormatError(f"{path}: not a whole checkpoint: {error}.") from error
+        raise FileFormatError(f"{path}: not a complete checkpoint: {error}.") from error
     try:
         about: dict[str, Any] = json.loads(metadata[KEY])
         config = build(TrainingConfig, about["config"])
         return Checkpoint(int(about["step"]), float(about["seconds"]), config, tensors)
     except (InputError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path}: its metadata do not describe a run of this version: {error}.") from error
+        raise FileFormatError(f"{path}: the metadata do not describe a run of this version: {error}.") from error
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -91,22 +91,22 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 @torch.no_grad()
 def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
-    """Copy saved tensors into those of a run; FileFormatError if they are not the same by name and shape."""
+    """Copy saved tensors into those of a run; FileFormatError if names or shapes differ."""
     if differing := sorted(state.keys() ^ saved.keys()):
         raise FileFormatError(
-            f"checkpoint: {differing[0]} is only in the saved run or only in this one; a run of this version of "
-            "flowinpaint is taken."
+            f"checkpoint: {differing[0]} is only in the saved run or only in this one; resume runs with the version of "
+            "flowinpaint that started them."
         )
     for name in state:
         if saved[name].shape != state[name].shape:
             shapes = [tuple(tensors[name].shape) for tensors in (saved, state)]
-            raise FileFormatError(f"checkpoint: {name} has shape {shapes[0]}; {shapes[1]} is taken.")
+            raise FileFormatError(f"checkpoint: {name} must be of shape {shapes[1]}, got {shapes[0]}.")
     for name, value in state.items():
         value.copy_(saved[name])
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Write a file such that it is whole, on the disk itself, whenever it has its name."""
+    """Write a file so that it is complete and on the disk itself once it has its name."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(data)
         file.flush()

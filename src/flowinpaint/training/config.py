@@ -1,17 +1,18 @@
-"""What a training run is: nested tables of numbers and names, as a configuration file has them."""
+"""Configuration of a training run, as the nested tables of a TOML file."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.errors import InputError
 from flowinpaint.masks import MaskMix
-from flowinpaint.networks.registry import ModelConfig
+from flowinpaint.networks.registry import ModelConfig, config_class
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -23,176 +24,186 @@ GENERATED = "layered"
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where samples come from, and how many of what size make a batch."""
+    """Source, size and number of the samples in a batch."""
 
     source: str = GENERATED
     """"layered" for generated scenes, or the name of a data set on disk."""
     size: tuple[int, int] = (384, 384)
     """Height and width."""
     batch: int = 16
-    """Samples of one step, of all processes together."""
+    """Samples of one step, over all processes."""
     seed: int = 0
-    """Decides the first weights, the samples and their masks."""
+    """Determines the initial weights, the samples and their masks."""
     bank: str = ""
-    """A bank of pictures for generated scenes; without one they show procedural textures."""
+    """A bank of pictures for generated scenes; procedural textures if empty."""
     root: str = ""
     """The folder of a data set on disk."""
     split: str = ""
     render: str = ""
-    """Which part and which pass of a data set; without them its first."""
+    """Split and render pass of a data set; its first if empty."""
     distinct: int = 0
-    """How many different samples there are, again and again, with new masks; 0 for as many as the source has."""
+    """Number of different samples, repeated with new masks; 0 for all that the source has."""
     workers: int = 4
-    """Processes that read from disk."""
+    """Number of processes that read from disk."""
     layered: LayeredConfig = field(default_factory=LayeredConfig)
 
     def __post_init__(self) -> None:
-        for name, value, least, most in (
-            ("batch", self.batch, 1, 2**16),
-            ("workers", self.workers, 0, 2**10),
-            ("distinct", self.distinct, 0, 2**40),
-            ("seed", self.seed, 0, 2**62),
-        ):
-            if not least <= value <= most:
-                raise InputError(f"{name}: {value} was given; a number from {least} to {most} is taken.")
+        _check("batch", self.batch, 1, 2**16)
+        _check("workers", self.workers, 0, 2**10)
+        _check("distinct", self.distinct, 0, 2**40)
+        _check("seed", self.seed, 0, 2**62)
         if not 2 <= min(self.size) <= max(self.size) <= 2**14:
-            raise InputError(f"size: {list(self.size)} was given; a height and a width from 2 to {2**14} are taken.")
+            raise InputError(f"size must be a height and a width from 2 to {2**14}, got {list(self.size)}.")
         if self.source != GENERATED and not self.root:
-            raise InputError(f"root: nothing was given; with source {self.source!r} the folder of the data is taken.")
+            raise InputError(f"root must be the folder of the data for source {self.source!r}, but is empty.")
 
     @property
     def unused(self) -> list[str]:
-        """The keys that were set and mean nothing with this source."""
+        """The keys that are set but have no effect with this source."""
         idle = ("root", "split", "render") if self.source == GENERATED else ("bank",)
         return [name for name in idle if getattr(self, name)]
 
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """What is made small, and how: Adam or Muon, the clipping of gradients, and the average of the weights."""
+    """Loss, optimiser (Adam or Muon), gradient clipping and averaging of the weights."""
 
     weights: str = ""
-    """Weights to begin with, of a network of the same layers: a file, or the name of a method; new ones without it."""
+    """Initial weights of a network with the same layers: a file or the name of a method; new weights if empty."""
     loss: FieldLoss = "epe"
-    """"epe": the mean endpoint error; "log": the mean over samples of its logarithm, so that each sample counts alike
-    whatever its motion and density."""
+    """"epe": the mean endpoint error; "log": the mean over samples of its logarithm, so that all samples count equally,
+    whatever their motion and density."""
     error_weight: float = 0.1
-    """Of the loss by which a model with `confidence` learns to foresee its errors."""
+    """Weight of the loss that trains the expected error of a model with `confidence`."""
     lr: float = 1e-4
     kernels: Kernels = "adam"
-    """What steps the kernels of convolutions take. Biases and λ always take Adam's."""
+    """Optimiser of the convolution kernels; biases and λ always use Adam."""
     muon_lr: float = 2e-3
     momentum: float = 0.95
-    """Muon's learning rate at its highest, and how much of the averaged gradient a step keeps."""
+    """Muon's highest learning rate, and the share of the averaged gradient that a step keeps."""
     weight_decay: float = 0.0
-    """How much of itself each kernel of a convolution loses in a step, in learning rates. Muon's steps never get
-    smaller: without it kernels grow without end, and what they make passes the range of half precision."""
+    """Decay of the convolution kernels per step, in learning rates. Muon's steps never get smaller: without decay
+    kernels grow without bound until activations exceed the range of half precision."""
     l2: float = 0.0
-    """Of half the squared kernels, added to the loss: what the paper's baselines call weight decay."""
+    """Weight of half the squared kernels in the loss; the paper calls it weight decay for its baselines."""
     revive_every: int = 0
-    """Steps between two looks for channels of the network that are dead, in the first half of a run; 0 for none."""
+    """Steps between re-initialisations of dead channels, in the first half of a run; 0 for never."""
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: float = 1.0
-    """Largest norm of the gradient; 0 for any."""
+    """Largest norm of the gradient; 0 for no limit."""
     ema: float = 0.999
-    """Share of the averaged weights that a step keeps, less in the first steps; 0 for no average."""
+    """Share of the averaged weights that a step keeps, smaller in the first steps; 0 for no average."""
     precision: Precision = "auto"
-    """Of the network; the diffusion is in float32. "auto": bfloat16 on CUDA, float32 on the CPU."""
+    """Precision of the network; the diffusion is in float32. "auto": bfloat16 on CUDA, float32 on the CPU."""
 
     def __post_init__(self) -> None:
         for name, value in (("lr", self.lr), ("muon_lr", self.muon_lr), ("eps", self.eps)):
             if not 0 < value < math.inf:
-                raise InputError(f"{name}: {value} was given; a number above 0 is taken.")
+                raise InputError(f"{name} must be a finite number above 0, got {value}.")
         for name, value in (("ema", self.ema), ("momentum", self.momentum), *(("betas", beta) for beta in self.betas)):
             if not 0 <= value < 1:
-                raise InputError(f"{name}: {value} was given; a number from 0, below 1, is taken.")
-        _at_least("clip", self.clip, 0)
-        _at_least("weight_decay", self.weight_decay, 0)
-        _at_least("l2", self.l2, 0)
-        _at_least("error_weight", self.error_weight, 0)
-        _at_least("revive_every", self.revive_every, 0)
+                raise InputError(f"{name} must be at least 0 and below 1, got {value}.")
+        for name in ("clip", "weight_decay", "l2", "error_weight", "revive_every"):
+            _check(name, getattr(self, name), 0)
 
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """How long to train, and the learning rate on the way, as a share of the optimiser's lr."""
+    """Length of a run, and the curve of the learning rate, as a factor of the optimiser's lr."""
 
     curve: Curve = "halving"
     steps: int = 900_000
     minutes: float = 0.0
-    """Training time instead of a number of steps; the curve then follows the share of the time. 0: steps count."""
+    """Training time instead of a number of steps; the curve then follows the share of the time. 0: use `steps`."""
     warmup: int = 0
-    """Steps in which the rate rises to lr."""
+    """Steps in which the learning rate rises to lr."""
     halve_after: int = 300_000
     halve_every: int = 100_000
-    """The curve "halving": the rate is halved at the first of these, and then every so many steps."""
+    """Curve "halving": the rate is halved after the first number of steps, then each time after the second."""
     floor: float = 0.01
-    """The curves "cosine" and "trapezoid": where the rate ends."""
+    """Curves "cosine" and "trapezoid": the final factor."""
     decay: float = 0.3
-    """The curve "trapezoid": the share of the run, at its end, in which the rate falls; before that it stays, and the
-    run may be made longer."""
+    """Curve "trapezoid": the share of the run, at its end, in which the rate falls; before that it is constant, and the
+    run can be extended."""
 
     def __post_init__(self) -> None:
-        _at_least("steps", self.steps, 1)
-        _at_least("minutes", self.minutes, 0)
-        _at_least("warmup", self.warmup, 0)
-        _at_least("halve_after", self.halve_after, 0)
-        _at_least("halve_every", self.halve_every, 1)
-        for name, value in (("floor", self.floor), ("decay", self.decay)):
-            if not 0 <= value <= 1:
-                raise InputError(f"{name}: {value} was given; a share from 0 to 1 is taken.")
+        _check("steps", self.steps, 1)
+        _check("minutes", self.minutes, 0)
+        _check("warmup", self.warmup, 0)
+        _check("halve_after", self.halve_after, 0)
+        _check("halve_every", self.halve_every, 1)
+        _check("floor", self.floor, 0, 1)
+        _check("decay", self.decay, 0, 1)
+
+    def share_done(self, step: int, seconds: float) -> float:
+        """The share of the run, from 0 to 1, that is done after this many steps and seconds of training."""
+        return min(1.0, seconds / (60 * self.minutes) if self.minutes else step / self.steps)
+
+    def rate_factor(self, step: int, share: float) -> float:
+        """The factor of the learning rate in a step, counted from 0, after that share of the run.
+
+        A run by minutes is at the place on the curve where a run of `steps` steps is after the same share.
+        """
+        rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        if self.curve == "cosine":
+            return rise * (self.floor + (1 - self.floor) * (1 + math.cos(math.pi * share)) / 2)
+        if self.curve == "trapezoid":
+            left = min(1.0, (1 - share) / self.decay) if self.decay else 1.0
+            return rise * (self.floor + (1 - self.floor) * left)
+        place = share * self.steps if self.minutes else step
+        halvings = max(0, math.floor((place - self.halve_after) / self.halve_every) + 1)
+        return rise * 0.5**halvings
 
 
 @dataclass(frozen=True)
 class ValidationConfig:
-    """What the averaged weights are tried on, now and then and at the end."""
+    """Validation of the averaged weights, at intervals and at the end."""
 
     every: int = 5000
-    """Steps between two validations; 0 for only one, at the end."""
+    """Steps between validations; 0 for a single one at the end."""
     root: str = ""
-    """Frames with ground truth, as `flowinpaint evaluate` takes them; R compares with laplace-beltrami."""
+    """Folder of frames with ground truth, as for `flowinpaint evaluate`; R compares with laplace-beltrami."""
     datasets: tuple[str, ...] = ()
-    """Only these data sets of the root; all if empty."""
+    """Data sets of the root to use; all if empty."""
     densities: tuple[float, ...] = (0.01, 0.05, 0.1)
     heldout: int = 8
-    """Generated scenes that training never sees; 0 for none."""
+    """Number of generated scenes that training never sees."""
 
     def __post_init__(self) -> None:
-        _at_least("every", self.every, 0)
-        _at_least("heldout", self.heldout, 0)
+        _check("every", self.every, 0)
+        _check("heldout", self.heldout, 0)
         if not self.densities or not all(0 < density <= 1 for density in self.densities):
-            raise InputError(f"densities: {list(self.densities)} was given; shares above 0 and up to 1 are taken.")
+            raise InputError(f"densities must be shares above 0 and up to 1, got {list(self.densities)}.")
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What has no influence on what is learned."""
+    """Settings that do not influence the result."""
 
     log_every: int = 100
     checkpoint_every: int = 1000
     nan_limit: int = 10
-    """Steps in a row that are skipped as not finite before the run stops."""
+    """Consecutive steps that may be skipped as not finite before the run stops."""
     compile: bool = True
     """On CUDA: compile the network and the generator."""
     graph: bool = True
-    """On CUDA with one process: record a whole step once and replay it."""
+    """On CUDA with one process: record a whole step as a graph and replay it."""
     segment: int = 0
-    """Steps between the iterates of the diffusion that are kept for the way back; the others are computed again. 0: all
-    are kept."""
+    """Steps between the diffusion iterates kept for the backward pass; the others are recomputed. 0 keeps all."""
 
     def __post_init__(self) -> None:
-        _at_least("segment", self.segment, 0)
+        _check("segment", self.segment, 0)
         for name in ("log_every", "checkpoint_every", "nan_limit"):
-            _at_least(name, getattr(self, name), 1)
+            _check(name, getattr(self, name), 1)
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """A whole run. The defaults are the paper's, but for the data."""
+    """A complete run. The defaults are the paper's, except for the data."""
 
-    model: ModelConfig = field(default_factory=NeuroexplicitConfig)
-    """Its `kind` says which network: "neuroexplicit", "flownets", "wgain" or "pd"."""
+    model: Annotated[ModelConfig, config_class] = field(default_factory=NeuroexplicitConfig)
+    """The network; its key `kind` names one of `networks.registry.kinds()`."""
     data: DataConfig = field(default_factory=DataConfig)
     masks: MaskMix = field(default_factory=MaskMix)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
@@ -203,21 +214,21 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if self.optimiser.revive_every and not isinstance(self.model, NeuroexplicitConfig):
             raise InputError(
-                f"optimiser.revive_every: {self.optimiser.revive_every} was given; 0 is taken with a model of kind "
-                f"{self.model.kind!r}."
+                f"optimiser.revive_every must be 0 with a model of kind {self.model.kind!r}, "
+                f"got {self.optimiser.revive_every}."
             )
 
 
 @contextmanager
 def of_table(table: str, **keys: str) -> Iterator[None]:
-    """Let an InputError that names an argument name the key of a table instead, by default the one of its name."""
+    """Let an InputError that starts with an argument name the table's key instead; keys: key by argument."""
     try:
         yield
     except InputError as error:
-        argument = str(error).split()[0].rstrip(":")
-        raise InputError(f"{table}.{keys.get(argument, argument)}{str(error).removeprefix(argument)}") from error
+        raise InputError(f"{table}." + re.sub(r"^\w+", lambda name: keys.get(name[0], name[0]), str(error))) from error
 
 
-def _at_least(name: str, value: float, least: int) -> None:
-    if not least <= value < math.inf:
-        raise InputError(f"{name}: {value} was given; a number from {least} is taken.")
+def _check(name: str, value: float, least: int, most: int | None = None) -> None:
+    if not least <= value < math.inf or (most is not None and value > most):
+        limits = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{name} must be {limits}, got {value}.")

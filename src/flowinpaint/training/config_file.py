@@ -1,4 +1,4 @@
-"""Configurations in TOML files, in `--set` options and in checkpoints, and what may change when a run goes on."""
+"""Configurations from TOML files, `--set` options and checkpoints, and the keys that a resumed run may change."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from flowinpaint.training.config import TrainingConfig
 
 FREE_TABLES = ("schedule", "validation", "run")
 FREE_KEYS = ("data.bank", "data.root", "data.workers")
-"""What a run that goes on may change: how long it lasts, what it reports, and where on this machine its data lie."""
+"""Keys that a resumed run may change: its length, its reports, and the location of its data."""
 
 
 def read_config(path: str | Path, settings: Sequence[str] = ()) -> TrainingConfig:
     """The configuration in a TOML file, changed by settings of the form table.key=value."""
     path = Path(path)
     if not path.exists():
-        raise MissingFileError(f"{path}: there is no such file; a configuration in TOML is taken.")
+        raise MissingFileError(f"{path}: there is no such file; pass a configuration in TOML.")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FileFormatError(f"{path}: not a readable TOML file: {error}.") from error
     try:
-        build(TrainingConfig, tables)
+        config = build(TrainingConfig, tables)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    return apply_settings(tables, settings)
+    return apply_settings(tables, settings) if settings else config
 
 
 def apply_settings(tables: dict[str, Any], settings: Sequence[str]) -> TrainingConfig:
@@ -39,12 +39,12 @@ def apply_settings(tables: dict[str, Any], settings: Sequence[str]) -> TrainingC
         key, equals, text = setting.partition("=")
         *parents, last = key.strip().split(".")
         if not (equals and parents and last and text.strip()):
-            raise InputError(f"--set: {setting!r} was given; TABLE.KEY=VALUE is taken, for example optimiser.lr=1e-4.")
+            raise InputError(f"--set must be TABLE.KEY=VALUE, for example optimiser.lr=1e-4, got {setting!r}.")
         table = tables
         for parent in parents:
             table = table.setdefault(parent, {})
             if not isinstance(table, dict):
-                raise InputError(f"--set: {setting!r} was given; {parent} is a value and has no keys.")
+                raise InputError(f"--set {setting}: {parent} is a value and has no keys.")
         table[last] = _value(text.strip())
     try:
         return build(TrainingConfig, tables)
@@ -53,24 +53,24 @@ def apply_settings(tables: dict[str, Any], settings: Sequence[str]) -> TrainingC
 
 
 def as_tables(config: TrainingConfig) -> dict[str, Any]:
-    """The configuration as nested tables that JSON and TOML can hold; `build` gives it back."""
+    """The configuration as nested tables that JSON and TOML can hold; `build` is the inverse."""
     return dataclasses.asdict(config)
 
 
 def check_same_run(before: TrainingConfig, now: TrainingConfig) -> None:
-    """Raise InputError if a run would go on as another one: with other data, another model or optimiser."""
+    """Raise InputError if a resumed run differs from the saved one in data, model or optimiser."""
     old, new = _flat(as_tables(before)), _flat(as_tables(now))
     for key in new:
         free = key.split(".")[0] in FREE_TABLES or key in FREE_KEYS
         if not free and old.get(key) != new[key]:
             raise InputError(
-                f"{key}: {new[key]!r} was given, but the run to resume has {old.get(key)!r}; the same is taken, or a "
-                "new run folder."
+                f"{key} must be {old.get(key)!r} as in the run to resume, got {new[key]!r}; use the same, or a new run "
+                "folder."
             )
 
 
 def _value(text: str) -> Any:
-    """What TOML takes the text for, or else the text itself: names go without quotes on a command line."""
+    """The text as a TOML value, or as a string if it is none: names need no quotes on a command line."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Why steps are not finite: the batch again, part by part, with a look at each stage."""
+"""Diagnosis of steps that are not finite: repeats the batch in parts and checks each stage."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _NAMED = 3
 
 
 class NotFiniteError(RuntimeError):
-    """A run was stopped because its steps are no longer finite."""
+    """A run was stopped because its steps were no longer finite."""
 
 
 def diagnose(training: TrainingStep, first: int) -> str:
-    """Which samples of the joint batch that begins with `first` are not finite, and from which stage on."""
+    """The samples of the joint batch starting at `first` that are not finite, and the stage where this begins."""
     local = len(training.samples)
     batch = training.config.data.batch
     found: list[str] = []
@@ -28,7 +28,7 @@ def diagnose(training: TrainingStep, first: int) -> str:
 
 
 def _faults(training: TrainingStep, samples: Tensor) -> list[str]:
-    """The first stage of each kind that is not finite for these samples."""
+    """The first stage that is not finite for these samples."""
     batch = training.source.again(samples)
     task = training.task_of(samples, batch)
     inputs = (*batch, task.mask, task.given)
@@ -54,7 +54,7 @@ def _faults(training: TrainingStep, samples: Tensor) -> list[str]:
 
 
 def _finest(output: Any) -> Tensor:
-    """The field among what a network has made of a task, or its loss if that is all."""
+    """The field in a network's output for a task, or the loss if the output is that."""
     field: Tensor = output if isinstance(output, Tensor) else output[0]
     return field
 

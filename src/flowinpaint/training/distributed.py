@@ -1,4 +1,4 @@
-"""One process or many: who this one is, and what the others have to agree on."""
+"""Distributed training: this process, and the agreement of all processes."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from flowinpaint import checks
 from flowinpaint.errors import InputError
 
 PATIENCE = timedelta(hours=2)
-"""How long the others wait while the first process validates."""
+"""Time the others wait while the first process validates."""
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run; the first one, of rank 0, is the one that writes and speaks."""
+    """The processes of a run; only the first one, of rank 0, writes and prints."""
 
     device: torch.device
     rank: int = 0
     size: int = 1
     control: distributed.ProcessGroup | None = None
-    """Over it the processes agree by host memory, so that no device is waited for."""
+    """Group in which the processes agree through host memory, without synchronising with a device."""
 
     @property
     def first(self) -> bool:
-        """Whether this process writes, logs and validates."""
+        """True for the process that writes, logs and validates."""
         return self.rank == 0
 
     def mean(self, x: Tensor) -> Tensor:
-        """The mean of a tensor over all processes, without waiting for the device."""
+        """The mean of a tensor over all processes, without synchronising with the device."""
         if self.size > 1:
             distributed.all_reduce(x)
             x = x / self.size
         return x
 
     def agree(self, *values: float) -> list[float]:
-        """The largest of each value over all processes."""
+        """The maximum of each value over all processes."""
         if self.control is None:
             return list(values)
         joint = torch.tensor(values, dtype=torch.float64)
@@ -49,15 +49,15 @@ class World:
         return joint.tolist()
 
     def share(self, batch: int) -> int:
-        """How many samples of a joint batch this process has."""
+        """The number of samples of a joint batch for each process."""
         if batch % self.size:
-            raise InputError(f"data.batch: {batch} was given; a multiple of the {self.size} processes is taken.")
+            raise InputError(f"data.batch must be a multiple of the {self.size} processes, got {batch}.")
         return batch // self.size
 
 
 @contextmanager
 def join(device: str | torch.device = "auto") -> Iterator[World]:
-    """The world of this process: alone, or the one that torchrun made."""
+    """The world of this process: alone, or as torchrun set it up."""
     chosen = checks.check_device(device)
     if not {"RANK", "WORLD_SIZE"} <= os.environ.keys() or not distributed.is_available():
         yield World(chosen)

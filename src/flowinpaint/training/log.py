@@ -1,4 +1,4 @@
-"""What a run leaves to be looked at: lines of JSON, and TensorBoard's scalars and pictures where it is installed."""
+"""Log of a run: lines of JSON, and TensorBoard's scalars and pictures where it is installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRAIN, VALIDATION = "train", "validation"
 
 
 class Log:
-    """Appends to log.jsonl, which is first cut back to the step that the run goes on from."""
+    """Appends to log.jsonl, after cutting it back to the step that the run resumes from."""
 
     def __init__(self, folder: RunFolder, step: int) -> None:
         self.validated = cut_back(folder.log, step)
@@ -31,7 +31,7 @@ class Log:
         self.has_tensorboard = self._board is not None
 
     def add(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write a line; it is with the operating system, whatever happens to this process, when this returns."""
+        """Write a line and hand it to the operating system, so that it survives the end of this process."""
         self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         self._file.flush()
 
@@ -46,18 +46,18 @@ class Log:
         self._show(lambda board: board.add_image(name, picture, step, dataformats="HWC"))
 
     def settle(self) -> None:
-        """Bring what was written to the disk: a checkpoint must not know of lines that the log has lost."""
+        """Flush to disk: a checkpoint must not be newer than the log."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the files; what a full disk would not take has been complained of."""
+        """Close the files; errors of a full disk have been raised before."""
         with suppress(OSError):
             self._file.close()
         self._show(lambda board: board.close())
 
     def _show(self, work: Callable[[SummaryWriter], object]) -> None:
-        """Do something with TensorBoard; its files are but a copy of the log, so a full disk ends them, not the run."""
+        """Call TensorBoard; its files only copy the log, so a full disk ends them and not the run."""
         if self._board is not None:
             try:
                 work(self._board)
@@ -66,7 +66,7 @@ class Log:
 
 
 def cut_back(path: Path, step: int) -> bool:
-    """Drop the lines of a log after a step, and what is no line; whether a validation of that step is left."""
+    """Drop the lines of a log after a step and broken lines; return whether a validation of that step is left."""
     if not path.exists():
         return False
     kept, validated = 0, False
@@ -88,7 +88,7 @@ def cut_back(path: Path, step: int) -> bool:
 def _tensorboard(path: Path, step: int) -> SummaryWriter | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TensorBoard's own
+            warnings.simplefilter("ignore")  # of TensorBoard's imports
             from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:
         return None
@@ -96,7 +96,7 @@ def _tensorboard(path: Path, step: int) -> SummaryWriter | None:
 
 
 def _scalars(values: Mapping[str, Any], path: str = "") -> dict[str, float]:
-    """The numbers of nested tables, by their path."""
+    """The numbers in nested tables, by path."""
     numbers: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The training loop: steps, and between them the log, validations, checkpoints, and an end in good order.
+"""Training loop: steps, log, validations, checkpoints, and a clean stop.
 
 flowinpaint train configs/fast.toml -o runs/fast
 torchrun --nproc_per_node=8 -m flowinpaint train configs/fast.toml -o runs/fast
@@ -6,10 +6,14 @@ torchrun --nproc_per_node=8 -m flowinpaint train configs/fast.toml -o runs/fast
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import torch
 
@@ -17,32 +21,29 @@ from flowinpaint.api import load_model
 from flowinpaint.errors import InputError
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.registry import build_network
+from flowinpaint.training.batches import open_source
 from flowinpaint.training.checkpoint import Checkpoint, read_newest, restore
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.config_file import check_same_run
+from flowinpaint.training.dead_channels import REVIVED_UNTIL
 from flowinpaint.training.diagnosis import NotFiniteError, diagnose
 from flowinpaint.training.distributed import World
 from flowinpaint.training.recorder import Recorder
-from flowinpaint.training.revival import REVIVED_UNTIL
 from flowinpaint.training.run_folder import RunFolder, open_run
-from flowinpaint.training.schedule import rate_factor, share_done
-from flowinpaint.training.signals import stop_signals
-from flowinpaint.training.source import open_source
 from flowinpaint.training.step import TrainingStep
-from flowinpaint.training.stopwatch import Stopwatch
 from flowinpaint.training.validation import Scores
 
 
 @dataclass
 class Progress:
-    """Where a run stands: what a display shows."""
+    """State of a run, for a progress display."""
 
     step: int
     seconds: float
-    """Training time: without start-up, compilation and validation."""
+    """Training time, without start-up, compilation and validation."""
     share: float
     pace: float | None = None
-    """Seconds a step, since the last line of the log."""
+    """Seconds per step since the last line of the log."""
     loss: float | None = None
     skipped: int = 0
     scores: Scores | None = None
@@ -50,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: after which step, whether it was stopped before its end, and the last validation."""
+    """Last step of a run, whether it was stopped before its end, and the last validation."""
 
     step: int
     interrupted: bool
@@ -59,7 +60,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Listener:
-    """Whom a loop tells what it does; by default nobody."""
+    """Callbacks for notes and progress; by default they do nothing."""
 
     note: Callable[[str], None] = lambda sentence: None
     progress: Callable[[Progress], None] = lambda progress: None
@@ -68,14 +69,14 @@ class Listener:
 def train(
     config: TrainingConfig, out: Path, world: World, *, resume: bool = False, listener: Listener | None = None
 ) -> Outcome:
-    """Train by a configuration in a run folder, from nothing or from the newest checkpoint there.
+    """Train a configuration in a run folder, from the start or from its newest checkpoint.
 
-    Only the first process of a world writes. SIGINT and SIGTERM end the run after the step at hand, with a checkpoint.
+    Only the first process of a world writes. SIGINT and SIGTERM end the run after the current step, with a checkpoint.
     """
     listener = listener or Listener()
     with ExitStack() as stack:
         folder = stack.enter_context(open_run(out, resume)) if world.first else RunFolder(out)
-        world.agree(0.0)  # the first process has made sure of the folder
+        world.agree(0.0)  # wait until the first process has checked the folder
         saved = _read_saved(folder, config, listener) if resume else None
         for key in config.data.unused:
             listener.note(f"data.{key} is not used: data.source is {config.data.source!r}.")
@@ -84,18 +85,18 @@ def train(
         if world.first:
             recorder = stack.enter_context(Recorder(config, folder, training, saved, listener.note))
         if not training.ready and config.run.compile:
-            listener.note("Compiling the step for this GPU, which takes a minute or two, and less the next time.")
+            listener.note("Compiling the step for this GPU takes a minute or two, and less the next time.")
         return _run(training, saved, recorder, stack.enter_context(stop_signals()), listener)
 
 
 def build_step(config: TrainingConfig, world: World, saved: Checkpoint | None = None) -> TrainingStep:
-    """The step of a configuration, as new or as it was when saved."""
+    """The step of a configuration, new or from a checkpoint."""
     step = saved.step if saved else 0
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.data.seed)
         model = build_network(config.model)
     if config.optimiser.weights and not saved:
-        _take_weights(model, config.optimiser.weights)
+        _load_weights(model, config.optimiser.weights)
     compiled = world.device.type == "cuda" and config.run.compile
     training = TrainingStep(model, open_source(config.data, world, step, compiled), config, world, step)
     if saved:
@@ -103,18 +104,18 @@ def build_step(config: TrainingConfig, world: World, saved: Checkpoint | None = 
     return training
 
 
-def _take_weights(model: Network, name_or_path: str) -> None:
-    """Begin with the weights of a file or of the package, whose model may differ in what has none, as its steps."""
+def _load_weights(model: Network, name_or_path: str) -> None:
+    """Load the weights of a file or method; the models may differ in settings without weights, such as steps."""
     tensors, own = load_model(name_or_path, "cpu").state_dict(), model.state_dict()
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
-        raise InputError(f"optimiser.weights: {name_or_path} holds other layers than [model] has: {differing[0]}.")
+        raise InputError(f"optimiser.weights: {name_or_path} has other layers than [model]: {differing[0]}.")
     model.load_state_dict(tensors)
 
 
 def _read_saved(folder: RunFolder, config: TrainingConfig, listener: Listener) -> Checkpoint:
     saved, faults = read_newest(folder.checkpoints)
     for fault in faults:
-        listener.note(f"{fault} An older checkpoint is taken.")
+        listener.note(f"{fault} Resuming from an older checkpoint.")
     check_same_run(saved.config, config)
     return saved
 
@@ -128,37 +129,44 @@ def _run(
 ) -> Outcome:
     config, world = training.config, training.world
     at = Progress(saved.step, saved.seconds, 0.0) if saved else Progress(0, 0.0, 0.0)
-    at.share = share_done(config.schedule, at.step, at.seconds)
-    watch = Stopwatch(at.seconds)
+    at.share = config.schedule.share_done(at.step, at.seconds)
+    begun: float | None = None
+    """Start of the run on the clock, as if there were no breaks, start-up and validations."""
+
+    def seconds() -> float:
+        return at.seconds if begun is None else time.perf_counter() - begun
+
     stopped = False
     mark = (at.step, at.seconds)
     if at.share >= 1:
-        listener.note(f"Nothing is left to do: the run has {at.step} steps in {at.seconds:.0f} s behind it.")
+        listener.note(f"Nothing left to do: the run has finished {at.step} steps in {at.seconds:.0f} s.")
     while at.share < 1 and not stopped:
         every = config.optimiser.revive_every
         if every and at.share < REVIVED_UNTIL and at.step % every == 0 and (count := training.revive(at.step)):
-            listener.note(f"Step {at.step}: {count} dead channels of the network were given new kernels.")
-        if training.ready:
-            watch.start()
-        rate = config.optimiser.lr * rate_factor(config.schedule, at.step, at.share)
+            listener.note(f"Step {at.step}: re-initialised {count} dead channels of the network.")
+        if training.ready and begun is None:
+            begun = time.perf_counter() - at.seconds
+        rate = config.optimiser.lr * config.schedule.rate_factor(at.step, at.share)
         training.run(rate)
         at.step += 1
-        seconds = watch.seconds if world.first else 0.0  # the others' watches also count how they wait for the first
-        wish, at.seconds = world.agree(float(stopping()), seconds)
-        at.share, stopped = share_done(config.schedule, at.step, at.seconds), wish > 0
+        # The clocks of the other processes include their waiting for the first.
+        stop, at.seconds = world.agree(float(stopping()), seconds() if world.first else 0.0)
+        at.share, stopped = config.schedule.share_done(at.step, at.seconds), stop > 0
         at.pace = (at.seconds - mark[1]) / (at.step - mark[0]) or None
         if _due(at, config.run.log_every):
-            tally = training.read_tally()
-            at.loss, at.skipped = tally.loss, tally.skipped
+            statistics = training.read_statistics()
+            at.loss, at.skipped = statistics.loss, statistics.skipped
             if recorder:
-                recorder.write_line(at, tally, rate)
-            if tally.skipped_in_row >= config.run.nan_limit:
-                cause = diagnose(training, tally.last_bad_sample)
-                raise NotFiniteError(f"The last {tally.skipped_in_row} steps were not finite. {cause}.")
-            mark = (at.step, watch.seconds)
-        with watch.paused():
-            if recorder and _due(at, config.validation.every):
-                at.scores = recorder.validate(at)
+                recorder.write_line(at, statistics, rate)
+            if statistics.skipped_in_row >= config.run.nan_limit:
+                cause = diagnose(training, statistics.last_bad_sample)
+                raise NotFiniteError(f"The last {statistics.skipped_in_row} steps were not finite. {cause}.")
+            mark = (at.step, seconds())
+        if recorder and _due(at, config.validation.every):
+            paused = time.perf_counter()
+            at.scores = recorder.validate(at)
+            if begun is not None:
+                begun += time.perf_counter() - paused
         if recorder and (stopped or _due(at, config.run.checkpoint_every)):
             recorder.save(at)
         listener.progress(at)
@@ -168,5 +176,31 @@ def _run(
 
 
 def _due(at: Progress, every: int) -> bool:
-    """Whether something that is done every so many steps, and at the end of the run, is to be done now."""
+    """True at every `every`-th step and at the end of the run; every: 0 for the end only."""
     return at.share >= 1 or (every > 0 and at.step % every == 0)
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Turn SIGINT and SIGTERM into a flag, which the yielded function reads; a second signal has its default effect."""
+    received = False
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield lambda: received
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore_handlers() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        nonlocal received
+        received = True
+        restore_handlers()
+
+    for number in before:
+        signal.signal(number, receive)
+    try:
+        yield lambda: received
+    finally:
+        restore_handlers()

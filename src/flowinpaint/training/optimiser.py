@@ -1,11 +1,13 @@
-"""Adam or Muon with clipping, and an average of the weights, over one buffer that holds all weights of a network.
+"""Adam or Muon with gradient clipping and an average of the weights, over one buffer that holds all weights.
 
-A network of this kind has many small tensors. Laid side by side, the norm, a step and the average are a pass each.
+The networks have many small tensors. In one buffer, the norm, a step and the average are one pass each. A step that is
+not finite is skipped on the device, without waiting for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -14,44 +16,109 @@ from torch import Tensor, nn
 
 from flowinpaint.training.config import OptimiserConfig
 from flowinpaint.training.muon import EvenSteps, is_kernel
-from flowinpaint.training.tally import Verdict
 
+EMA_RISE = 10.0
+"""The average keeps at most (1 + n) / (EMA_RISE + n) of itself in its n-th step, so that it soon forgets the start."""
+_NORM_EPSILON = 1e-6
+"""Added to the norm that a gradient is divided by, as in PyTorch's clipping."""
 _ALIGNMENT = 64
-"""Numbers; tensors begin at multiples of it, as if each had been allocated by itself."""
+"""Numbers; tensors start at multiples of it, as if each were allocated by itself."""
 
 
-class Moments(NamedTuple):
-    """Adam's averages of the gradient and of its square, flat, (n,)."""
+@dataclass
+class Statistics:
+    """Means over the finite steps since the last reading, None without any, and counts of skipped steps."""
 
-    first: Tensor
-    second: Tensor
+    loss: float | None
+    grad_norm: float | None
+    skipped: int
+    """Steps of the whole run that were not finite."""
+    skipped_in_row: int
+    last_bad_sample: int
+    """The first sample of the joint batch that was skipped last; 0 if there was none."""
+
+
+class Update(NamedTuple):
+    """Factors of one step, each ()."""
+
+    finite: Tensor
+    """True if loss and gradient are finite, so that the step is done."""
+    clipping: Tensor
+    """Divisor that clips the gradient."""
+    first_correction: Tensor
+    second_correction: Tensor
+    """Adam's bias corrections 1 - βᵗ."""
+    ema_gain: Tensor
+    """Share of the new weights in their average."""
+
+
+class Counters:
+    """Sums since the last reading, and counts of the whole run, on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        # Two tensors, so that counting is one operation on each.
+        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
+        self.counts = torch.zeros(5, dtype=torch.int64, device=device)
+
+    def state(self) -> dict[str, Tensor]:
+        """Sums and counts by name; the tensors themselves, not copies."""
+        names = ("loss_sum", "norm_sum", "counted", "updates", "skipped", "skipped_in_row", "last_bad_sample")
+        return dict(zip(names, (*self.sums.unbind(), *self.counts.unbind()), strict=True))
+
+    def read(self) -> Statistics:
+        """Wait for the device, read the statistics since the last reading, and reset the sums."""
+        loss_sum, norm_sum = self.sums.tolist()
+        counted, _, *skipped = self.counts.tolist()
+        self.sums.zero_()
+        self.counts[0].zero_()
+        return Statistics(loss_sum / counted if counted else None, norm_sum / counted if counted else None, *skipped)
+
+
+def count(sums: Tensor, counts: Tensor, loss: Tensor, norm: Tensor, first: Tensor, options: OptimiserConfig) -> Update:
+    """The factors of a step with a loss (), a gradient norm () and a first sample number ().
+
+    sums (2,) and counts (5,) of `Counters` are updated in place.
+    """
+    finite = torch.isfinite(norm) & torch.isfinite(loss)
+    sums += torch.where(finite, torch.stack([loss, norm]), 0.0)
+    counted, updates, skipped, in_row, last_bad = counts.unbind()
+    updates = updates + finite
+    in_row = torch.where(finite, 0, in_row + 1)
+    last_bad = torch.where(finite, last_bad, first)
+    counts.copy_(torch.stack([counted + finite, updates, skipped + ~finite, in_row, last_bad]))
+    clipping = ((norm + _NORM_EPSILON) / options.clip).clamp(min=1) if options.clip else torch.ones_like(norm)
+    kept = torch.clamp((1 + updates) / (EMA_RISE + updates), max=options.ema)
+    first_correction, second_correction = (1 - torch.pow(beta, updates.double()) for beta in options.betas)
+    gain = torch.where(finite, 1 - kept, 0.0)
+    return Update(finite, clipping, first_correction.float(), second_correction.float(), gain)
 
 
 class Optimiser:
-    """Advances the parameters of a model and of its average, whose data become views of this object's buffers."""
+    """Advances the parameters of a model, and of its average if it has one; their data become views of its buffers."""
 
-    def __init__(self, model: nn.Module, average: nn.Module, config: OptimiserConfig) -> None:
+    def __init__(self, model: nn.Module, average: nn.Module | None, config: OptimiserConfig) -> None:
         self.config = config
-        self.parameters = dict(_kernels_first(model))
-        self._averages = list(dict(_kernels_first(average)).values())
-        self._weights = _side_by_side(self.parameters.values())
-        self._average = _side_by_side(self._averages)
-        self._gradient, *moments = (torch.zeros_like(self._weights) for _ in range(3))
-        self._moments = Moments(*moments)
+        self.parameters = _kernels_first(model)
+        self._averages = list(_kernels_first(average).values()) if average else []
+        self._weights = _joined(self.parameters.values())
+        self._average = _joined(self._averages) if average else None
+        self._gradient, self._first, self._second = (torch.zeros_like(self._weights) for _ in range(3))
         self.rate = torch.zeros((), device=self._weights.device)
         """The learning rate."""
-        self._adam, self._muon, self._shrink, self._follow = adam, muon, shrink, follow
+        self.counters = Counters(self._weights.device)
+        self._count, self._adam, self._muon, self._decay, self._follow = count, adam, muon, decay, follow
         transposed = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.ConvTranspose2d)}
         kernels = [(p, id(p) in transposed) for p in self.parameters.values() if is_kernel(p)]
         starts = list(accumulate((_room(kernel) for kernel, _ in kernels), initial=0))
         self._kernels = slice(starts.pop())
-        """The part of the buffers where the kernels of convolutions lie."""
+        """The part of the buffers that holds the kernels of convolutions."""
         self._even_steps = EvenSteps(kernels, starts, self._kernels.stop) if config.kernels == "muon" else None
 
     def compile_parts(self) -> None:
-        """Compile, in place, what is done for every weight."""
-        self._adam, self._muon, self._shrink, self._follow = (
-            torch.compile(part, dynamic=False) for part in (adam, muon, shrink, follow)
+        """Compile, in place, the functions that a step calls."""
+        self._count = torch.compile(count, dynamic=False)
+        self._adam, self._muon, self._decay, self._follow = (
+            torch.compile(part, dynamic=False) for part in (adam, muon, decay, follow)
         )
 
     def forget_gradients(self) -> None:
@@ -59,110 +126,132 @@ class Optimiser:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def gather_gradients(self, joined: Callable[[Tensor], Tensor] = lambda gradient: gradient) -> Tensor:
-        """Take what backward has left in the parameters, add that of the L2 term, and return the norm ().
+    def gather_gradients(self, join: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Collect the gradients of the parameters, add that of the L2 term, and return the norm ().
 
-        joined: makes the gradient (n,) of one process that of all, where backward has not done so.
+        join: averages the gradient (n,) over processes, where the backward pass has not done so.
         """
         views = _views(self._gradient, self.parameters.values())
         pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
         torch._foreach_copy_([view for view, _ in pairs], [grad for _, grad in pairs])
-        self._gradient.copy_(joined(self._gradient))
+        if join:
+            self._gradient.copy_(join(self._gradient))
         if self.config.l2:
             self._gradient[self._kernels].add_(self._weights[self._kernels], alpha=self.config.l2)
         norm: Tensor = torch.linalg.vector_norm(self._gradient)
         return norm
 
-    def step(self, verdict: Verdict) -> None:
-        """A step with the gathered gradients, if they are good: Muon's of the kernels if it is chosen, else Adam's."""
+    def advance(
+        self,
+        loss: Tensor,
+        first: Tensor,
+        join: Callable[[Tensor], Tensor] | None = None,
+        constrain: Callable[[], None] | None = None,
+    ) -> Update:
+        """Clip the gradients, update weights and average unless loss () or gradient are not finite, and count.
+
+        first: the first sample number () of the joint batch. constrain: called between weights and average.
+        """
+        norm = self.gather_gradients(join)
+        update = self._count(self.counters.sums, self.counters.counts, loss, norm, first, self.config)
+        self._step(update)
+        if constrain:
+            constrain()
+        if self._average is not None:
+            self._follow(self._average, self._weights, update)
+        return update
+
+    def _step(self, update: Update) -> None:
+        """Update the weights with the gathered gradients: the kernels by Muon if configured, all else by Adam."""
         options, kernels, rest, rate = self.config, self._kernels, slice(0, None), self.rate
         if self._even_steps is not None:
             rest, rate = slice(kernels.stop, None), self.rate * (options.muon_lr / options.lr)
         if options.weight_decay:
-            self._shrink(self._weights[kernels], verdict, rate, options.weight_decay)
+            self._decay(self._weights[kernels], update, rate, options.weight_decay)
         if self._even_steps is not None:
-            buffers = self._weights[kernels], self._moments.first[kernels], self._gradient[kernels]
-            self._muon(*buffers, verdict, rate, options.momentum, self._even_steps)
-        moments = Moments(*(moment[rest] for moment in self._moments))
-        self._adam(self._weights[rest], moments, self._gradient[rest], verdict, self.rate, options.betas, options.eps)
-
-    def average(self, verdict: Verdict) -> None:
-        """Let the average follow the weights."""
-        self._follow(self._average, self._weights, verdict)
+            muons = self._weights[kernels], self._first[kernels], self._gradient[kernels]
+            self._muon(*muons, update, rate, options.momentum, self._even_steps)
+        adams = self._weights[rest], self._first[rest], self._second[rest], self._gradient[rest]
+        self._adam(*adams, update, self.rate, options.betas, options.eps)
 
     def note_change(self) -> None:
-        """Tell PyTorch that the weights are others: what is made from them elsewhere asks for their version.
+        """Increment the weights' version counters, which tell caches elsewhere that the weights have changed.
 
-        Neither the replay of a graph nor writing to the buffers counts as a change of the tensors that view them.
+        Neither a graph replay nor a write to the buffers increments those of the tensors that view them.
         """
         torch.autograd.graph.increment_version([*self.parameters.values(), *self._averages])
 
     def state(self) -> dict[str, Tensor]:
-        """Weights and moments by name; the tensors themselves, not copies."""
-        buffers = {"weights": self._weights, "adam.exp_avg": self._moments[0], "adam.exp_avg_sq": self._moments[1]}
-        return {
+        """Weights, moments and counters by name; the tensors themselves, not copies."""
+        buffers = {"weights": self._weights, "adam.exp_avg": self._first, "adam.exp_avg_sq": self._second}
+        state = {
             f"{what}.{name}": view
             for what, buffer in buffers.items()
             for name, view in zip(self.parameters, _views(buffer, self.parameters.values()), strict=True)
         }
+        return state | {f"counters.{name}": value for name, value in self.counters.state().items()}
 
 
 def adam(
     weights: Tensor,
-    moments: Moments,
+    first: Tensor,
+    second: Tensor,
     gradient: Tensor,
-    verdict: Verdict,
+    update: Update,
     rate: Tensor,
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """One step of Adam (Kingma and Ba, 2015) on flat buffers (n,), in place; nothing changes if it is no good."""
-    g = gradient / verdict.shrinkage
-    first = torch.lerp(moments.first, g, 1 - betas[0])
-    second = betas[1] * moments.second + (1 - betas[1]) * g * g
-    slope = torch.sqrt(second) / torch.sqrt(verdict.second_share) + eps
-    new = weights - rate / verdict.first_share * first / slope
-    for old, value in ((weights, new), (moments.first, first), (moments.second, second)):
-        old.copy_(torch.where(verdict.good, value, old))
+    """One step of Adam (Kingma and Ba, 2015) on flat buffers (n,), in place, if it is finite.
+
+    first, second: running means of the gradient and of its square.
+    """
+    g = gradient / update.clipping
+    m = torch.lerp(first, g, 1 - betas[0])
+    v = betas[1] * second + (1 - betas[1]) * g * g
+    slope = torch.sqrt(v) / torch.sqrt(update.second_correction) + eps
+    new = weights - rate / update.first_correction * m / slope
+    for old, value in ((weights, new), (first, m), (second, v)):
+        old.copy_(torch.where(update.finite, value, old))
 
 
 def muon(
     weights: Tensor,
     average: Tensor,
     gradient: Tensor,
-    verdict: Verdict,
+    update: Update,
     rate: Tensor,
     momentum: float,
     even_steps: Callable[[Tensor], Tensor],
 ) -> None:
-    """One step of Muon on flat buffers (n,) of kernels, in place; nothing changes if it is no good.
+    """One step of Muon on flat buffers (n,) of kernels, in place, if it is finite.
 
     average: of the gradients, to which Nesterov's momentum adds the newest once more.
     """
-    g = gradient / verdict.shrinkage
+    g = gradient / update.clipping
     new = torch.lerp(average, g, 1 - momentum)
     step = rate * even_steps(torch.lerp(g, new, momentum))
     for old, value in ((weights, weights - step), (average, new)):
-        old.copy_(torch.where(verdict.good, value, old))
+        old.copy_(torch.where(update.finite, value, old))
 
 
-def shrink(weights: Tensor, verdict: Verdict, rate: Tensor, decay: float) -> None:
-    """Take rate · decay of flat weights (n,) away, in place, unless the step is no good."""
-    weights.mul_(torch.where(verdict.good, 1 - rate * decay, 1.0))
+def decay(weights: Tensor, update: Update, rate: Tensor, share: float) -> None:
+    """Subtract rate · share of flat weights (n,), in place, if the step is finite."""
+    weights.mul_(torch.where(update.finite, 1 - rate * share, 1.0))
 
 
-def follow(average: Tensor, weights: Tensor, verdict: Verdict) -> None:
+def follow(average: Tensor, weights: Tensor, update: Update) -> None:
     """Move an average (n,) towards the weights (n,), in place."""
-    average.add_((weights - average) * verdict.gain)
+    average.add_((weights - average) * update.ema_gain)
 
 
-def _kernels_first(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+def _kernels_first(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters by name, the kernels of convolutions before all others."""
-    return sorted(model.named_parameters(), key=lambda item: not is_kernel(item[1]))
+    return dict(sorted(model.named_parameters(), key=lambda item: not is_kernel(item[1])))
 
 
-def _side_by_side(tensors: Iterable[Tensor]) -> Tensor:
-    """A buffer (n,) with what is in the tensors, which become views of it."""
+def _joined(tensors: Iterable[Tensor]) -> Tensor:
+    """A buffer (n,) with the content of the tensors, which become views of it."""
     tensors = list(tensors)
     buffer = tensors[0].new_zeros(sum(_room(x) for x in tensors)).detach()
     for x, view in zip(tensors, _views(buffer, tensors), strict=True):

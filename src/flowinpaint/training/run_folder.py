@@ -1,11 +1,10 @@
-"""The folder of a run: its places, and the lock that keeps a second run out of it."""
+"""The folder of a run: its files, and the lock that keeps a second run out."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from flowinpaint.errors import InputError
@@ -17,46 +16,26 @@ if sys.platform != "win32":
 LOCK = ".lock"
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """Where a run keeps what it writes."""
+    """Paths of the files in a run's folder."""
 
-    path: Path
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def model(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model.safetensors"
         """The averaged weights, for `load_model` and `--methods`."""
-        return self.path / "model.safetensors"
-
-    @property
-    def log(self) -> Path:
-        """One line of JSON per log interval and validation."""
-        return self.path / "log.jsonl"
-
-    @property
-    def references(self) -> Path:
-        """Errors of the methods that validations compare with."""
-        return self.path / "references.json"
-
-    @property
-    def picture(self) -> Path:
-        """What the model makes of some held-out scenes and frames."""
-        return self.path / "validation.png"
-
-    @property
-    def tensorboard(self) -> Path:
-        """TensorBoard's files."""
-        return self.path / "tensorboard"
+        self.log = path / "log.jsonl"
+        """A line of JSON per log interval and validation."""
+        self.references = path / "references.json"
+        """Errors of the reference methods of the validation."""
+        self.picture = path / "validation.png"
+        """Results of the model on some held-out scenes and frames."""
+        self.tensorboard = path / "tensorboard"
 
 
 @contextmanager
 def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
-    """The folder of a new run, which must hold no run yet, or of one to resume, which must hold one."""
+    """Lock the folder of a new run, which must not hold one yet, or of a run to resume."""
     folder = RunFolder(path)
     check_run(path, resume)
     folder.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -65,9 +44,9 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise InputError(f"--out: {path} is in use by another run; wait for it, or name another.") from error
+                raise InputError(f"--out: {path} is in use by another run; wait, or use another folder.") from error
         for place in (folder.path, folder.checkpoints):
-            for left_over in place.glob(".flowinpaint-*"):  # of a run that was killed while it wrote
+            for left_over in place.glob(".flowinpaint-*"):  # of a run that was killed while writing
                 left_over.unlink()
         try:
             yield folder
@@ -77,18 +56,18 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
 
 
 def check_run(path: Path, resume: bool) -> None:
-    """Raise InputError if a folder holds a run and none is to be resumed, or the other way round."""
+    """Raise InputError if a folder holds a run without `resume`, or none with it."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"--out: {path} is a file; a folder is taken.")
+        raise InputError(f"--out must be a folder, but {path} is a file.")
     there = bool(list_checkpoints(RunFolder(path).checkpoints)) if path.exists() else False
     if there and not resume:
-        raise InputError(f"--out: {path} holds a run already; add --resume to go on with it, or name another folder.")
+        raise InputError(f"--out: {path} already holds a run; add --resume to continue it, or use another folder.")
     if resume and not there:
-        raise InputError(f"--out: {path} holds no checkpoint to resume from; the folder of a run is taken.")
+        raise InputError(f"--out: {path} holds no checkpoint to resume from; use the folder of a run.")
 
 
 def _leave_nothing(folder: RunFolder) -> None:
-    """Remove the folder of a run that failed before it had written anything."""
+    """Remove the folder of a run that failed before writing anything."""
     left = {path.name for path in folder.path.iterdir()}
     if left == {LOCK, folder.checkpoints.name} and not any(folder.checkpoints.iterdir()):
         (folder.path / LOCK).unlink()
@@ -98,7 +77,7 @@ def _leave_nothing(folder: RunFolder) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Let an error of the operating system, such as a full disk, name the file that was being written."""
+    """Let an error of the operating system, such as a full disk, name the file being written."""
     try:
         yield
     except OSError as error:

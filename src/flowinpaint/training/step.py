@@ -1,6 +1,6 @@
 """One training step that never waits for the device: samples, masks, forward, backward, clipping, Adam, averaging.
 
-Everything that changes from step to step is a tensor that the step itself advances, so on CUDA a whole step is recorded
+Everything that changes between steps is a tensor that the step itself advances, so on CUDA a whole step is recorded
 once as a graph and then replayed.
 """
 
@@ -20,23 +20,21 @@ from torch.nn.parallel import DistributedDataParallel
 from flowinpaint.data import Batch
 from flowinpaint.networks.network import Network
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.training.batches import Source, Task, draw_given
 from flowinpaint.training.config import TrainingConfig
+from flowinpaint.training.dead_channels import activities, batches_to_look_at, revive
 from flowinpaint.training.distributed import World
 from flowinpaint.training.objectives import Objective, objective_of
-from flowinpaint.training.optimiser import Optimiser
-from flowinpaint.training.revival import activities, batches_to_look_at, revive
-from flowinpaint.training.source import Source
-from flowinpaint.training.tally import Counters, Tally
-from flowinpaint.training.task import Task, draw_given
+from flowinpaint.training.optimiser import Optimiser, Statistics
 
 WARM_UP = 3
-"""Steps before the recording, in which kernels are compiled and chosen."""
+"""Steps before the recording, in which kernels are compiled and selected."""
 AHEAD = 2
-"""Steps that may wait in the device's queue: it never idles, and the clock tells the truth."""
+"""Steps that may wait in the device's queue: enough to keep it busy, few enough for a true clock."""
 
 
 class TrainingStep:
-    """The network, its optimiser, its averaged weights and its counters, and the step that advances them all."""
+    """The network, its optimiser and its averaged weights, and the step that advances them all."""
 
     def __init__(self, model: Network, source: Source, config: TrainingConfig, world: World, step: int = 0) -> None:
         self.config, self.world, self.source = config, world, source
@@ -45,16 +43,15 @@ class TrainingStep:
         if isinstance(self.model, Neuroexplicit):
             self.model.segment = config.run.segment or None
         self.average = copy.deepcopy(self.model).requires_grad_(False).eval()
-        self.objective = objective_of(self.model, config, world)
+        self.objective = objective_of(config, world)
         self._draw_given = draw_given
         self.optimiser = Optimiser(self.model, self.average, config.optimiser)
         self.parameters = self.optimiser.parameters
-        self.counters = Counters(device)
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")
             if config.run.compile:
                 self._draw_given = torch.compile(draw_given, dynamic=False)
-                for owner in (self.model, self.objective, self.optimiser, self.counters):
+                for owner in (self.model, self.objective, self.optimiser):
                     owner.compile_parts()
         self.network: Callable[[Task], Any] = partial(self.objective.apply, self.model)
         if world.size > 1:
@@ -72,7 +69,7 @@ class TrainingStep:
 
     @property
     def ready(self) -> bool:
-        """Whether everything is compiled and recorded, so that the next steps are as fast as all to come."""
+        """True when everything is compiled and recorded, so that steps have their final speed."""
         return self._cold == 0
 
     def run(self, rate: float) -> None:
@@ -93,35 +90,36 @@ class TrainingStep:
         self._keep_pace()
 
     def step(self) -> None:
-        """The step itself, all of it on the device."""
+        """The step itself, entirely on the device."""
         self.train_on(self.make_task(self.samples))
         self.samples += self.config.data.batch
 
     @torch.no_grad()
     def make_task(self, samples: Tensor) -> Task:
-        """What the step of these sample numbers (B,) trains on."""
+        """The task of the step with these sample numbers (B,)."""
         batch = self.source.batch(samples)
         return Task(batch, *self._draw_given(samples, self.config.data.seed, self.config.masks, batch), samples)
 
     def task_of(self, samples: Tensor, batch: Batch) -> Task:
-        """What a step sets for a batch of these sample numbers (B,), outside of one."""
+        """The task for a batch of these sample numbers (B,), outside a step."""
         return Task(batch, *draw_given(samples, self.config.data.seed, self.config.masks, batch), samples)
 
     def train_on(self, task: Task) -> None:
-        """Do all of a step but the making of its batch and the counting up of samples."""
+        """A step without generating its batch and advancing the sample numbers."""
         self.optimiser.forget_gradients()
         loss = self.objective.loss(self.predict(task), task)
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
-            self._update(self.world.mean(loss.detach()))
+            first = self.samples[0] - self.world.rank * len(self.samples)
+            self.optimiser.advance(self.world.mean(loss.detach()), first, constrain=self.model.constrain_)
 
     def predict(self, task: Task, alone: bool = False) -> Any:
-        """What the network makes of a task; alone: without the other processes."""
+        """The network's output for a task; alone: without the other processes."""
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.bf16):
             return self.objective.apply(self.model, task) if alone else self.network(task)
 
     def revive(self, step: int) -> int:
-        """Before a step, give channels that are dead on what comes next new kernels; how many there were."""
+        """Before a step, revive the channels that are dead on the next batches, and return their number."""
         assert isinstance(self.model, Neuroexplicit) and isinstance(self.average, Neuroexplicit)
         data, totals = self.config.data, dict[str, Tensor]()
         for k in range(batches_to_look_at(data)):
@@ -133,24 +131,14 @@ class TrainingStep:
         self.optimiser.note_change()
         return count
 
-    def read_tally(self) -> Tally:
-        """Wait for the device, take what was summed up since the last time, and start the sums afresh."""
-        return self.counters.read()
+    def read_statistics(self) -> Statistics:
+        """Wait for the device, read the statistics since the last reading, and reset the sums."""
+        return self.optimiser.counters.read()
 
     def state(self) -> dict[str, Tensor]:
-        """All that a step depends on beside the sample numbers, by name; the tensors themselves, not copies."""
+        """Everything a step depends on except the sample numbers, by name; the tensors themselves, not copies."""
         tensors = {f"average.{name}": value for name, value in self.average.state_dict().items()}
-        tensors |= self.optimiser.state() | self.objective.state()
-        return tensors | {f"counters.{k}": v for k, v in self.counters.state().items()}
-
-    def _update(self, loss: Tensor) -> None:
-        """Clip, take Adam's step and average, unless loss or gradient are not finite; count either way."""
-        norm = self.optimiser.gather_gradients()
-        first = self.samples[0] - self.world.rank * len(self.samples)
-        verdict = self.counters.judge(loss, norm, first, self.config.optimiser)
-        self.optimiser.step(verdict)
-        self.model.constrain_()
-        self.optimiser.average(verdict)
+        return tensors | self.optimiser.state() | self.objective.state()
 
     def _warm_up_or_record(self) -> None:
         if self._cold > 1:
@@ -168,7 +156,7 @@ class TrainingStep:
         graph.replay()
 
     def _keep_pace(self) -> None:
-        """Wait until no more than AHEAD steps are in the device's queue."""
+        """Wait until at most AHEAD steps are in the device's queue."""
         if self.world.device.type != "cuda":
             return
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -179,7 +167,7 @@ class TrainingStep:
 
 
 class _Applied(nn.Module):
-    """A model whose `forward` is what its objective asks of it: so it is called when many processes train it."""
+    """A model whose `forward` is its objective's `apply`, as DistributedDataParallel needs it."""
 
     def __init__(self, model: Network, objective: Objective) -> None:
         super().__init__()
@@ -191,7 +179,7 @@ class _Applied(nn.Module):
 
 @contextmanager
 def _fastest_convolutions() -> Iterator[None]:
-    """Let cuDNN try its algorithms at each size: worth it for crops of one size, not for frames of a validation."""
+    """Let cuDNN benchmark its algorithms at each size, which pays off for crops of one size but not in validation."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:

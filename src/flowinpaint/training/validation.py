@@ -1,4 +1,4 @@
-"""How good the averaged weights are: on frames with ground truth, and on generated scenes that training never sees."""
+"""Validation of the averaged weights, on frames with ground truth and on generated scenes that training never sees."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from flowinpaint.checks import check_image
 from flowinpaint.data import Batch
 from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.io import atomic_path
 from flowinpaint.masks import random_mask
-from flowinpaint.metrics import epe
+from flowinpaint.metrics import epe, geometric_mean
 from flowinpaint.networks.network import Network
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.training.config import TrainingConfig, of_table
 from flowinpaint.version import __version__
 
 FIRST_HELDOUT = 2**62
-"""Held-out scenes are counted down from here; training, counting up from 0, never gets there."""
+"""Held-out scenes are numbered down from here; training, numbered up from 0, never reaches them."""
 REFERENCE = "laplace-beltrami"
 RIVALS = ("harmonic", REFERENCE)
 OURS = "this model"
@@ -35,10 +34,10 @@ OURS = "this model"
 
 @dataclass(frozen=True)
 class Scores:
-    """What a validation found, by density in per cent, as in "5".
+    """Scores of a validation, by density in per cent, as in "5".
 
-    frames: R, the mean EPE over that of laplace-beltrami, on each data set of real frames; ratio: their geometric mean.
-    heldout: mean EPE on held-out scenes of this model and of the methods it is compared with.
+    frames: R, the mean EPE relative to laplace-beltrami, on each data set of real frames; ratio: their geometric mean.
+    heldout: mean EPE on held-out scenes, of this model and of the reference methods.
     """
 
     frames: dict[str, dict[str, float]]
@@ -47,12 +46,12 @@ class Scores:
 
     @property
     def tables(self) -> dict[str, dict[str, float] | dict[str, dict[str, float]]]:
-        """As a line of the log has it, without what was not measured."""
+        """The scores that were measured, for a line of the log."""
         return {name: values for name, values in asdict(self).items() if values}
 
     @property
     def summary(self) -> str:
-        """One figure for a progress display, at the density in the middle: R, or else the error on held-out scenes."""
+        """One number for a progress display, at the middle density: R, or else the error on held-out scenes."""
         densities = list(self.ratio or self.heldout)
         if not densities:
             return ""
@@ -63,7 +62,7 @@ class Scores:
 
 
 class Validator:
-    """The frames and scenes of a run's validations, and the errors of other methods on them, computed once."""
+    """Frames and scenes of a run's validations, and the errors of reference methods on them, computed once."""
 
     def __init__(
         self,
@@ -86,14 +85,14 @@ class Validator:
         return bool(self._samples or self.scenes)
 
     def prepare(self, note: Callable[[str], None]) -> None:
-        """Compute what other methods make of the frames and scenes, and keep it for later runs."""
+        """Compute the errors of the reference methods, and save them for resumed runs."""
         known = len(self._known)
         for density in self.densities:
             pairs = [(frame, REFERENCE) for _, frame in self._frames(density)]
             pairs += [(frame, rival) for frame in self.heldout(density) for rival in RIVALS]
             for frame, method in pairs:
                 if len(self._known) == known and self._key(method, frame) not in self._known:
-                    note("Filling the frames and scenes of the validation by other methods, to compare with.")
+                    note("Running the reference methods on the frames and scenes of the validation.")
                 self._reference(method, frame)
         with atomic_path(self._file) as temporary:
             temporary.write_text(json.dumps(self._known), encoding="utf-8")
@@ -121,10 +120,10 @@ class Validator:
 
     @torch.inference_mode()
     def fill(self, model: Network, frame: Frame) -> npt.NDArray[np.float32]:
-        """The dense field (H, W, C) that a model makes of a frame, as `inpaint` would."""
+        """The dense field (H, W, C) of a model for a frame, as `inpaint` computes it."""
         image = check_image(frame.image, frame.mask.shape)
         given = np.where(frame.mask[..., None], frame.truth, 0).astype(np.float32)
-        u: torch.Tensor = model(*(to_batch(x, self.device) for x in (image, frame.mask[..., None], given)))
+        u: torch.Tensor = model(*(to_batch(x, self.device) for x in (image, given, frame.mask[..., None])))
         return np.where(frame.mask[..., None], given, u[0].permute(1, 2, 0).cpu().numpy())
 
     def heldout(self, density: float) -> list[Frame]:
@@ -132,7 +131,7 @@ class Validator:
         return [self._masked(i, scene, density) for i, scene in enumerate(self.scenes)]
 
     def examples(self, density: float, count: int) -> list[Frame]:
-        """Up to so many held-out scenes with a mask of that density, and as many frames, each of another data set."""
+        """Up to `count` held-out scenes with a mask of that density, and as many frames, each of another data set."""
         firsts = {sample.dataset: sample for sample in reversed(self._samples)}.values()
         return [*self.heldout(density)[:count], *(sample.load(density) for sample in list(reversed(firsts))[:count])]
 
@@ -141,7 +140,7 @@ class Validator:
         return Frame(scene.image, scene.truth, scene.valid, mask)
 
     def _frames(self, density: float) -> Iterator[tuple[Sample, Frame]]:
-        """The real frames, read anew each time: they may not fit into memory together."""
+        """The real frames, read again each time: together they may not fit into memory."""
         for sample in self._samples:
             yield sample, sample.load(density)
 
@@ -169,8 +168,8 @@ class Validator:
             model = config.model
             if isinstance(model, NeuroexplicitConfig) and model.learn_kernels and channels != model.channels:
                 raise InputError(
-                    f"validation.datasets: {sample.dataset} has {channels} channels; a model with kernels learned for "
-                    f"{model.channels} takes no other."
+                    f"validation.datasets must have {model.channels} channels, as the learned kernels, but "
+                    f"{sample.dataset} has {channels}."
                 )
 
 
@@ -186,7 +185,7 @@ def _read_references(path: Path) -> dict[str, float]:
         known = json.loads(path.read_text(encoding="utf-8"))
         return {str(key): float(value) for key, value in known.items()}
     except (OSError, ValueError, AttributeError, TypeError):
-        return {}  # it is but a cache
+        return {}  # only a cache
 
 
 def _mean(values: list[float]) -> float:

@@ -67,22 +67,22 @@ def problem() -> Problem:
 
 
 def test_mean_and_variance_of_the_unknown_are_the_exact_ones(problem: Problem) -> None:
-    off, ratio = problem.errors(problem.sample(24, 45))
+    off, ratio = problem.errors(problem.sample(24, 45, count=256))
     assert off < 0.3
     assert 0.9 < ratio < 1.2
 
 
 def test_more_resampling_is_not_worse(problem: Problem) -> None:
-    few, some, many = (problem.errors(problem.sample(12, times)) for times in (1, 6, 36))
+    few, some, many = (problem.errors(problem.sample(12, times, count=256)) for times in (1, 6, 36))
     assert few[0] > some[0] > many[0]
     assert few[1] > some[1] > many[1] > 0.95
 
 
-@pytest.mark.parametrize("resampling", [1, 20])
+@pytest.mark.parametrize("resampling", [1, 8])
 def test_without_known_pixels_the_field_keeps_its_distribution(problem: Problem, resampling: int) -> None:
     # Going back with too much or too little noise would move the variance further with every resampling.
     free = problem._replace(known=torch.zeros_like(problem.known))
-    samples = free.sample(48, resampling).flatten(2).flatten(0, 1).double()
+    samples = free.sample(32, resampling).flatten(2).flatten(0, 1).double()
     found = samples.T @ samples / len(samples)
     assert float((found - problem.covariance).norm() / problem.covariance.norm()) < 0.08
     assert float(found.diagonal().mean()) == pytest.approx(1, abs=0.06)

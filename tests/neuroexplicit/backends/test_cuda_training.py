@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.data.generator.render import LayeredFlow
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import BackendChoice, Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.neuroexplicit.backends import tiles
 from flowinpaint.neuroexplicit.backends.tiles import AFTER, BEFORE, spans_of, tiled_maps
 from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
-from flowinpaint.neuroexplicit.levels import extend
 from helpers import generator, moderate
 
 

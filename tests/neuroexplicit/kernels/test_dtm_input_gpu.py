@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.diffusion.pyramid import extend
+from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.neuroexplicit.hints import normalised
-from flowinpaint.neuroexplicit.levels import extend
 from helpers import generator
 
 pytest.importorskip("triton")

@@ -1,53 +1,39 @@
-"""FlowNetS for inpainting: the paper's U-Net baseline, from image, mask and sparse field straight to the dense one."""
+"""FlowNetS for inpainting: the paper's U-Net baseline, from image, sparse field and mask to the dense field."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.diffusion.pyramid import extend
-from flowinpaint.errors import InputError
 from flowinpaint.networks.channel_pairs import PAIR, from_pairs, repeated, to_pairs
 from flowinpaint.networks.colours import Colours
 from flowinpaint.networks.network import Network, by_pixel
 from flowinpaint.networks.output import Filled
+from flowinpaint.networks.registry import register_model
 
 STRIDE = 64
 """The encoder halves six times."""
 SUPERVISED = 5
-"""Predictions that training looks at, from full resolution to a sixteenth; a sixth, coarser one only helps."""
+"""Predictions with a loss, from full resolution to a sixteenth; the sixth and coarsest has none."""
 SLOPE = 0.1
-"""Of the leaky ReLU below zero, as in FlowNet."""
-WIDEST = 512
+"""Slope of the leaky ReLU below zero, as in FlowNet."""
 
 
-@dataclass(frozen=True)
-class FlowNetSConfig:
-    """width: channels of the first layer; 48 gives the paper's 8,835,728 parameters."""
-
-    kind: Literal["flownets"] = "flownets"
-    width: int = 48
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.width <= WIDEST or self.width % 2:
-            raise InputError(f"width: {self.width} was given; an even number from 2 to {WIDEST} is taken.")
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """What a user may set when a field is filled: nothing."""
-        return {}
-
-
+@register_model(
+    "flownets",
+    config=FlowNetSConfig,
+    objective="flowinpaint.baselines.flownets.objective:DeeplySupervised",
+)
 class FlowNetS(Network):
-    """The encoder of FlowNetS (Dosovitskiy et al., 2015) at less width, and a decoder up to full resolution.
+    """The encoder of FlowNetS (Dosovitskiy et al., 2015) at smaller width, and a decoder up to full resolution.
 
     The decoder's transposed convolutions have kernel 1 and stride 2, as in the authors' code, so three of four
-    upsampled pixels come from the skip, the coarser prediction and the bias alone. Fields are in pixels and not
-    normalised: the network knows the range of its training. Channels beyond two are taken pair by pair.
+    upsampled pixels depend only on the skip, the coarser prediction and the bias. Fields are in pixels and not
+    normalised: the network knows the range of motions in its training data. Fields of more than two channels are
+    filled pair by pair.
     """
 
     def __init__(self, config: FlowNetSConfig | None = None) -> None:
@@ -73,14 +59,14 @@ class FlowNetS(Network):
         self.colours = Colours()
 
     def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
-        """The finest prediction, with the known vectors put in."""
+        """The finest prediction, with known vectors kept."""
         self.check(image, flow, mask)
         H, W = flow.shape[-2:]
         u = from_pairs(self.predictions(image, flow, mask)[0], flow.shape[1])
         return Filled(torch.where(mask > 0, flow, u[..., :H, :W].to(flow.dtype)), None)
 
     def predictions(self, image: Tensor, flow: Tensor, mask: Tensor) -> list[Tensor]:
-        """The SUPERVISED finest predictions (B·P, 2, h, w), from fine to coarse, of the picture extended to STRIDE."""
+        """The SUPERVISED finest predictions (B·P, 2, h, w), fine to coarse, at sizes that are multiples of STRIDE."""
         sides = [-(-side // STRIDE) * STRIDE for side in flow.shape[-2:]]
         c = (mask > 0).to(flow.dtype)
         given = to_pairs(torch.where(c > 0, flow, 0))

@@ -1,11 +1,10 @@
-"""What a probabilistic diffusion model is made of: two U-Nets, and the numbers that train and sample them."""
+"""Configuration of probabilistic diffusion: two U-Nets, and the constants of training and sampling."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from flowinpaint.errors import InputError
 
@@ -22,9 +21,9 @@ LARGEST_SIGMA = 1e4
 class UNetConfig:
     """A U-Net: its widths from fine to coarse, each level at half the size of the one before.
 
-    blocks: ResNet blocks of a level on the way down; on the way up there is one more.
-    attention: 1 for each level with self-attention, and 0 for the others; with the coarsest level's goes the middle's.
-    head: channels of one head of it.
+    blocks: ResNet blocks of a level in the encoder; the decoder has one more.
+    attention: 1 for each level with self-attention, 0 for the others; the coarsest level's also holds for the middle.
+    head: channels of an attention head.
     """
 
     widths: tuple[int, ...]
@@ -33,42 +32,42 @@ class UNetConfig:
     head: int = 32
 
     def __post_init__(self) -> None:
-        _tuples(self, "widths", "attention")
-        if not (1 <= len(self.widths) <= MOST_LEVELS and all(_is_count(w, WIDEST) and w % 8 == 0 for w in self.widths)):
-            raise InputError(
-                f"widths: {self.widths} was given; 1 to {MOST_LEVELS} multiples of 8 up to {WIDEST} are taken."
-            )
+        widths, attention = self.widths, self.attention
+        if not (
+            isinstance(widths, tuple)
+            and 1 <= len(widths) <= MOST_LEVELS
+            and all(_is_count(w, WIDEST) and w % 8 == 0 for w in widths)
+        ):
+            raise InputError(f"widths must be 1 to {MOST_LEVELS} multiples of 8 up to {WIDEST}, got {widths}.")
         if not _is_count(self.blocks, MOST_BLOCKS):
-            raise InputError(f"blocks: {self.blocks} was given; a count from 1 to {MOST_BLOCKS} is taken.")
-        if len(self.attention) != len(self.widths) or any(a not in (0, 1) for a in self.attention):
-            raise InputError(f"attention: {self.attention} was given; 0 or 1 for each of the widths is taken.")
-        attending = [w for w, a in zip(self.widths, self.attention, strict=True) if a]
+            raise InputError(f"blocks must be an integer from 1 to {MOST_BLOCKS}, got {self.blocks}.")
+        if not (isinstance(attention, tuple) and len(attention) == len(widths) and set(attention) <= {0, 1}):
+            raise InputError(f"attention must be 0 or 1 for each of the widths, got {attention}.")
+        attending = [w for w, a in zip(widths, attention, strict=True) if a]
         if not _is_count(self.head, WIDEST) or any(w % self.head for w in attending):
-            raise InputError(
-                f"head: {self.head} was given; a count that divides the widths with attention, {attending}, is taken."
-            )
+            raise InputError(f"head must divide the widths with attention, {attending}, got {self.head}.")
 
     @property
     def stride(self) -> int:
-        """Sides of the input are multiples of this."""
+        """The sides of the input must be multiples of this."""
         return 1 << (len(self.widths) - 1)
 
     @property
     def groups(self) -> int:
-        """Groups of channels that are normalised together, of four or more: the same count at every level."""
+        """Number of normalisation groups, of four or more channels: the same at every level."""
         most = min(MOST_GROUPS, self.widths[0] // 4)
         return max(d for d in range(1, most + 1) if math.gcd(*self.widths) % d == 0)
 
 
 @dataclass(frozen=True)
 class PDConfig:
-    """The cascade: `base` makes the field at 1 / `reduction` of the size, `fine` makes the field of that.
+    """The cascade: `base` samples the field at 1 / `reduction` of the size, `fine` at full size from that.
 
-    The defaults are a small cascade with the paper's numbers of training and sampling: its supplement, Table
-    "Added hyperparameters", whose symbols are those of Karras et al. (2022). sigma_max has one for each U-Net.
-    sampling_steps, resampling_steps: N and the times that RePaint (Lugmayr et al., 2022) takes each step; the jump
-    length is 1. low_noise: standard deviation of the noise on the coarse field that `fine` sees, in training and
-    sampling alike, so that it mends what `base` gets wrong.
+    The defaults are a small cascade with the paper's constants of training and sampling (its supplement, Table
+    "Added hyperparameters", in the symbols of Karras et al., 2022). sigma_max has one value for each U-Net.
+    sampling_steps, resampling_steps: N and the number of times RePaint (Lugmayr et al., 2022) repeats each step; the
+    jump length is 1. low_noise: standard deviation of the noise on the coarse field that `fine` sees, in training and
+    sampling, so that it corrects errors of `base`.
     """
 
     base: UNetConfig = field(default_factory=lambda: UNetConfig((64, 128, 160, 256), 2, (0, 0, 0, 1)))
@@ -90,15 +89,15 @@ class PDConfig:
     kind: Literal["pd"] = "pd"
 
     def __post_init__(self) -> None:
-        _tuples(self, "sigma_max")
-        for name in ("base", "fine"):
-            _unet(self, name)
+        for name, unet in (("base", self.base), ("fine", self.fine)):
+            if not isinstance(unet, UNetConfig):
+                raise InputError(f"{name} must be a UNetConfig, got {unet!r}.")
         if self.kind != "pd":
-            raise InputError(f"kind: {self.kind!r} was given; 'pd' is taken.")
+            raise InputError(f"kind must be 'pd', got {self.kind!r}.")
         if not _is_count(self.reduction, MOST_REDUCTION) or self.reduction < 2:
-            raise InputError(f"reduction: {self.reduction} was given; a count from 2 to {MOST_REDUCTION} is taken.")
-        if len(self.sigma_max) != 2:
-            raise InputError(f"sigma_max: {self.sigma_max} was given; two numbers, for base and fine, are taken.")
+            raise InputError(f"reduction must be an integer from 2 to {MOST_REDUCTION}, got {self.reduction}.")
+        if not (isinstance(self.sigma_max, tuple) and len(self.sigma_max) == 2):
+            raise InputError(f"sigma_max must be two numbers, for base and fine, got {self.sigma_max}.")
         for name, value, least, most in (
             ("sigma_min", self.sigma_min, 1e-4, 1.0),
             *(("sigma_max", value, 2.0, LARGEST_SIGMA) for value in self.sigma_max),
@@ -113,28 +112,28 @@ class PDConfig:
             ("low_noise", self.low_noise, 0.0, 10.0),
         ):
             if not (isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most):
-                raise InputError(f"{name}: {value} was given; a number from {least:g} to {most:g} is taken.")
+                raise InputError(f"{name} must be a number from {least:g} to {most:g}, got {value}.")
         check_steps(self.sampling_steps, self.resampling_steps)
 
     @property
     def parameters(self) -> dict[str, int]:
-        """What a user may set when filling a field, and what is taken otherwise."""
+        """Parameters of `complete` with their defaults."""
         return {"sampling_steps": self.sampling_steps, "resampling_steps": self.resampling_steps, "seed": 0}
 
     @property
     def multiple(self) -> int:
-        """Sides of the fields that both U-Nets work on are multiples of this."""
+        """Both U-Nets work at sides that are multiples of this."""
         return math.lcm(self.reduction * self.base.stride, self.fine.stride)
 
 
 def paper_pd_config() -> PDConfig:
-    """The paper's size: 977 million parameters, its figure of model sizes having 976,748,807.
+    """The paper's size: 977 million parameters, where its figure of model sizes has 976,748,807.
 
-    The base U-Net is Imagen's (Saharia et al., 2022) at width 128: multipliers 1, 2, 4, 8, three ResNet blocks a level,
-    attention on all levels but the finest. The paper does not print the fine one, and Imagen's Efficient U-Net for 256
-    pixels has 2, 4, 8 and 8 blocks and downsamples before them, where the library's U-Net has the same count on every
-    level. Here it has 6, a little above their mean, attention on the coarsest level, and the widths of the two coarsest
-    levels, 512 and 1024 in Imagen, are 480 and 1120, which makes the sum the paper's.
+    The base U-Net is Imagen's (Saharia et al., 2022) at width 128: multipliers 1, 2, 4, 8, three ResNet blocks per
+    level, attention on all levels except the finest. The paper does not describe the fine one. Imagen's Efficient U-Net
+    for 256 pixels has 2, 4, 8 and 8 blocks and downsamples before them, while the library's U-Net has the same number
+    on every level. Here it has 6, a little above their mean, and attention on the coarsest level. The two coarsest
+    widths, 512 and 1024 in Imagen, are 480 and 1120, so that the total is the paper's.
     """
     return PDConfig(
         base=UNetConfig((128, 256, 512, 1024), 3, (0, 1, 1, 1)),
@@ -143,28 +142,10 @@ def paper_pd_config() -> PDConfig:
 
 
 def check_steps(sampling_steps: int, resampling_steps: int) -> None:
-    """Raise InputError unless these are counts that a sampler takes."""
+    """Raise InputError unless the sampler accepts these numbers of steps."""
     for name, value, least in (("sampling_steps", sampling_steps, 2), ("resampling_steps", resampling_steps, 1)):
         if not (_is_count(value, MOST_STEPS) and value >= least):
-            raise InputError(f"{name}: {value} was given; a count from {least} to {MOST_STEPS} is taken.")
-
-
-def _tuples(config: object, *names: str) -> None:
-    """Make tuples of what came from a file as lists."""
-    for name in names:
-        value = getattr(config, name)
-        if not isinstance(value, Iterable) or isinstance(value, (str, dict)):
-            raise InputError(f"{name}: {value!r} was given; a tuple of numbers is taken.")
-        object.__setattr__(config, name, tuple(value))
-
-
-def _unet(config: PDConfig, name: str) -> None:
-    """Make a UNetConfig of what came from a file as a dict."""
-    value: Any = getattr(config, name)
-    if isinstance(value, dict):
-        object.__setattr__(config, name, UNetConfig(**value))
-    elif not isinstance(value, UNetConfig):
-        raise InputError(f"{name}: {value!r} was given; a UNetConfig is taken.")
+            raise InputError(f"{name} must be an integer from {least} to {MOST_STEPS}, got {value}.")
 
 
 def _is_count(value: object, most: int) -> bool:

@@ -1,7 +1,7 @@
 """Training and sampling of diffusion models after Karras, Aittala, Aila and Laine (2022), "EDM".
 
 Their symbols: y is a clean field, n noise of standard deviation σ, D(y + n; σ) the denoised field. Written from the
-paper's formulas.
+formulas in the paper.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Raw = Callable[[Tensor, Tensor], Tensor]
 
 
 class Scalings(NamedTuple):
-    """The factors of equation 7 at a noise level: skip, out and in broadcast over fields, noise has the shape of σ."""
+    """Factors of equation 7 at a noise level: skip, out and in broadcast over fields, noise has the shape of σ."""
 
     c_skip: Tensor
     c_out: Tensor
@@ -49,7 +49,7 @@ def preconditioned(network: Raw, sigma_data: float) -> Denoiser:
 
 
 def draw_sigma(draws: Draws, p_mean: float, p_std: float, fields: int = 1) -> Tensor:
-    """Noise levels (B·fields,) of training, so many for each sample: ln σ is normal (Table 1, "Training")."""
+    """Noise levels (B·fields,) of training, `fields` for each sample: ln σ is normal (Table 1, "Training")."""
     return torch.exp(p_mean + p_std * draws.normal((fields,)).flatten())
 
 
@@ -58,8 +58,8 @@ def denoising_loss(
 ) -> Tensor:
     """Equations 2 and 8: the mean over pixels of λ(σ) ‖D(y + n; σ) - y‖², with λ = (σ² + σ_data²) / (σ σ_data)².
 
-    y (B, 2, h, w), sigma (B,), noise (B, 2, h, w) standard normal, weight (B, 1, h, w): pixels with 0 do not count. In
-    terms of the network it is the mean square of F less its target, about 1 for a network that knows nothing.
+    y (B, 2, h, w), sigma (B,), noise (B, 2, h, w) standard normal, weight (B, 1, h, w), 0 to ignore a pixel. In terms
+    of the network it is the mean square of F minus its target, about 1 for an untrained network.
     """
     s = per_field(sigma)
     lam = (s.square() + sigma_data**2) / (s * sigma_data).square()
@@ -69,20 +69,20 @@ def denoising_loss(
 
 
 def sigma_schedule(count: int, sigma_min: float, sigma_max: float, rho: float) -> list[float]:
-    """Equation 5: N + 1 noise levels from σ_max by way of σ_min = σ_{N-1} to σ_N = 0, for N of at least 2."""
+    """Equation 5: N + 1 noise levels from σ_max to σ_{N-1} = σ_min and σ_N = 0, for N of at least 2."""
     first, last = sigma_max ** (1 / rho), sigma_min ** (1 / rho)
     return [(first + i / (count - 1) * (last - first)) ** rho for i in range(count)] + [0.0]
 
 
 def churn(sigma: float, count: int, s_churn: float, s_tmin: float, s_tmax: float) -> float:
-    """γ of Algorithm 2 at a noise level, for N steps: by which share it is raised before the step."""
+    """γ of Algorithm 2 for N steps: the relative increase of a noise level before the step."""
     return min(s_churn / count, math.sqrt(2) - 1) if s_tmin <= sigma <= s_tmax else 0.0
 
 
 def heun_step(
     denoise: Denoiser, x: Tensor, sigma: Tensor, sigma_next: Tensor, gamma: Tensor, noise: Tensor, *, last: bool = False
 ) -> Tensor:
-    """One step of Algorithm 2, from σ to the next one: raise the noise by γσ, follow the slope, correct it by Heun.
+    """One step of Algorithm 2, from σ to the next: raise the noise by γσ, Euler step, Heun correction.
 
     x and noise (B, 2, h, w), the noise of standard deviation S_noise; sigma, sigma_next, gamma () or (B,). last: the
     next σ is 0, where there is no slope to correct with.

@@ -1,4 +1,4 @@
-"""PD: probabilistic diffusion that fills a field by sampling, the paper's baseline (its supplement)."""
+"""PD: probabilistic diffusion, the paper's baseline that fills a field by sampling (its supplement)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from flowinpaint.integers import ceil_div
 from flowinpaint.networks.channel_pairs import PAIR, from_pairs, pairs_of, repeated, to_pairs
 from flowinpaint.networks.network import Network, versions_of
 from flowinpaint.networks.output import Filled
+from flowinpaint.networks.registry import register_model
 from flowinpaint.result import Progress, ProgressCallback
 
 STAGES = 2
 LARGEST = 10.0
-"""Truths are cut at so many standard deviations of the known vectors: where few are known they may lie anywhere."""
+"""Truths are clipped at this many standard deviations of the known vectors, which may be few and close together."""
 
 
+@register_model("pd", config=PDConfig, objective="flowinpaint.baselines.pd.objective:Denoising")
 class PD(Network):
-    """A cascade of two U-Nets that see the image; the known vectors come in while it samples, and are kept exactly.
+    """A cascade of two U-Nets that see the image; known vectors enter during sampling and are kept exactly.
 
-    The base U-Net makes a field at a quarter of the size, the fine one the field from that. What they see of a field is
-    measured from the mean of the known vectors, in their standard deviation, so results shift and scale with the field.
+    The base U-Net samples a field at a quarter of the size, the fine one the full field from that. Fields are
+    normalised by mean and standard deviation of the known vectors, so results shift and scale with the field.
 
-    The paper crops to 384×384, on which it is trained here too. Both U-Nets are fully convolutional, so a picture of
-    any size is extended to a multiple of `config.multiple` and filled as a whole; far from the size of training,
-    expect less. The same seed gives the same field, for each pair of channels another noise. Sampling has no gradient.
-    On CUDA it runs with weights in bfloat16, the sampler itself in float32.
+    As in the paper, training uses crops of 384×384. Both U-Nets are fully convolutional: an image of any size is
+    extended to multiples of `config.multiple` and filled as a whole, with larger errors far from the training size. The
+    seed determines the field; each pair of channels has its own noise. Sampling has no gradient. On CUDA the U-Nets run
+    in bfloat16, the sampler in float32.
     """
 
     samples = True
@@ -51,10 +53,10 @@ class PD(Network):
         self._noise = normal_field
         self._compiled = False
         self._twins: dict[int, tuple[tuple[int, ...], ConditionedUNet]] = {}
-        """Of each stage that has sampled on CUDA: which weights it had then, and its copy in half precision."""
+        """Stamp of the weights and half-precision copy of each stage that has sampled on CUDA."""
 
     def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
-        """A sample with the configuration's steps; unlike other networks' it is not differentiable."""
+        """A sample with the configuration's steps; not differentiable, unlike other networks."""
         return self.complete(image, flow, mask)
 
     @torch.no_grad()
@@ -70,7 +72,7 @@ class PD(Network):
         resampling_steps: int | None = None,
         **parameters: Any,
     ) -> Filled:
-        """Image (B, 3, H, W) in [0, 1], mask (B, 1, H, W) above 0 where known, flow (B, C, H, W) → (B, C, H, W).
+        """Image (B, 3, H, W) in [0, 1], flow (B, C, H, W), mask (B, 1, H, W) above 0 where known → (B, C, H, W).
 
         sampling_steps, resampling_steps: of each stage; None for the configuration's.
         """
@@ -94,18 +96,18 @@ class PD(Network):
         return Filled(torch.where(known, flow, field), None)
 
     def iterations(self, H: int, W: int, **parameters: Any) -> int:
-        """Steps of both stages; each but two of them evaluates a U-Net twice."""
+        """Steps of both stages; all except two evaluate a U-Net twice."""
         steps = (parameters.get(name) for name in ("sampling_steps", "resampling_steps"))
         return sum(plan.iterations for plan in self._plans(*steps))
 
     def denoising_loss(
         self, image: Tensor, given: Tensor, mask: Tensor, truth: Tensor, valid: Tensor, draws: Draws
     ) -> Tensor:
-        """The sum of both U-Nets' losses (`edm.denoising_loss`), of one noise level and one noise each a field.
+        """The sum of both U-Nets' losses (`edm.denoising_loss`), with one noise level and one noise per field.
 
         Image (B, 3, H, W) in [0, 1], mask and valid (B, 1, H, W), given and truth (B, C, H, W), draws of B samples. The
-        given vectors only say how the truth is normalised. The fine U-Net sees the true coarse field. Nothing here
-        waits for the device.
+        given vectors only normalise the truth. The fine U-Net sees the true coarse field. Nothing here synchronises
+        with the device.
         """
         C = truth.shape[1]
         known, valid = mask > 0, valid > 0
@@ -123,7 +125,7 @@ class PD(Network):
         )
 
     def compile_parts(self) -> None:
-        """Compile, in place, both U-Nets, in training and in sampling, and the noise of training.
+        """Compile, in place, both U-Nets, for training and sampling, and the noise of training.
 
         Each size compiles anew, in a minute or two; sampling is then about three times as fast.
         """
@@ -134,11 +136,11 @@ class PD(Network):
         self._noise = torch.compile(normal_field, dynamic=False)
 
     def refresh(self) -> None:
-        """Forget the copies that sampling has made of the weights."""
+        """Drop the half-precision copies of the weights."""
         self._twins.clear()
 
     def _sampling_network(self, stage: int) -> ConditionedUNet:
-        """The U-Net of a stage as sampling calls it: on CUDA a copy in half precision, kept until weights change."""
+        """The U-Net of a stage for sampling: on CUDA a half-precision copy, cached until the weights change."""
         network = (self.base, self.fine)[stage]
         weights = list(network.parameters())
         if not weights[0].is_cuda:
@@ -154,7 +156,7 @@ class PD(Network):
         return kept[1]
 
     def _plans(self, sampling_steps: int | None, resampling_steps: int | None) -> list[Plan]:
-        """What the two stages do."""
+        """The plans of both stages."""
         config = self.config
         N = config.sampling_steps if sampling_steps is None else sampling_steps
         R = config.resampling_steps if resampling_steps is None else resampling_steps
@@ -172,7 +174,7 @@ class PD(Network):
         f: Tensor,
         known: Tensor,
     ) -> Tensor:
-        """A stage's sample (B, 2, h, w), of fields f known where `known` is True, that fit the condition."""
+        """A stage's samples (B, 2, h, w) for a condition and fields f that are known where `known` is True."""
         before, whole = stage * plans[0].iterations, sum(plan.iterations for plan in plans)
 
         def tell(done: int) -> None:
@@ -185,7 +187,7 @@ class PD(Network):
     def _loss(
         self, network: ConditionedUNet, y: Tensor, condition: Tensor, valid: Tensor, draws: Draws, pairs: int
     ) -> Tensor:
-        """The loss of one U-Net, whose fields y (B, 2, h, w) count where valid (B, 1, h, w)."""
+        """The loss of one U-Net for fields y (B, 2, h, w), over pixels valid (B, 1, h, w)."""
         config = self.config
         sigma = draw_sigma(draws, config.p_mean, config.p_std, pairs)
         noise = self._noise_like(y, draws, pairs)
@@ -201,16 +203,16 @@ class PD(Network):
         return self._noise(draws.key(), (pairs * PAIR, h, w)).reshape(x.shape)
 
     def _coarse(self, image: Tensor, f: Tensor, known: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Image, field and what is known of it at the base U-Net's size."""
+        """Image, field and known pixels at the base U-Net's size."""
         return F.avg_pool2d(image, self.config.reduction), *block_mean(f, known, self.config.reduction)
 
     def _blurred(self, coarse: Tensor, noise: Tensor) -> Tensor:
-        """What the fine U-Net sees of a coarse field (B, 2, h, w): with low noise, at its own size."""
+        """The coarse field (B, 2, h, w) as the fine U-Net sees it: with low noise, at full size."""
         noisy = coarse + self.config.low_noise * noise
         return F.interpolate(noisy, scale_factor=self.config.reduction, mode="bilinear", align_corners=False)
 
     def _extended(self, x: Tensor) -> Tensor:
-        """(B, ·, H, W) with sides that both U-Nets take: its last row and column are repeated."""
+        """(B, ·, H, W) extended to sides that both U-Nets accept, by repeating the last row and column."""
         k = self.config.multiple
         H, W = x.shape[-2:]
         return extend(x, ceil_div(H, k) * k, ceil_div(W, k) * k)
@@ -219,7 +221,7 @@ class PD(Network):
 def known_scale(f: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (B, 2, 1, 1) and standard deviation (B, 1, 1, 1), over both channels, of f (B, 2, H, W) where it is known.
 
-    Below RELATIVE_FLOOR of the mean the deviation is rounding. f is 0 where known (B, 1, H, W) is False.
+    A deviation below RELATIVE_FLOOR of the mean is rounding. f must be 0 where known (B, 1, H, W) is False.
     """
     count = known.sum((2, 3), keepdim=True).clamp(min=1)
     mean = f.sum((2, 3), keepdim=True) / count
@@ -236,12 +238,11 @@ def block_mean(f: Tensor, known: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _unknown_outside(known: Tensor, extended: Tensor) -> Tensor:
-    """`known` at the size of an extended field: nothing is known of what was added."""
+    """`known` at the size of an extended field, False in the added part."""
     (H, W), (height, width) = known.shape[-2:], extended.shape[-2:]
     return F.pad(known, (0, width - W, 0, height - H))
 
 
 def _check_parameters(parameters: dict[str, Any]) -> None:
     if parameters:
-        taken = "sampling_steps, resampling_steps, seed"
-        raise InputError(f"{next(iter(parameters))}: it was given; the parameters {taken} are taken.")
+        raise InputError(f"{next(iter(parameters))} must be one of sampling_steps, resampling_steps, seed.")

@@ -1,8 +1,8 @@
-"""Inpainting with a diffusion model that was trained without masks: RePaint (Lugmayr et al., 2022), steps after EDM.
+"""RePaint (Lugmayr et al., 2022) with EDM steps: inpainting by a diffusion model trained without masks.
 
-Before each step from σ_i to σ_{i+1} the known pixels are set to their values plus noise of level σ_i. The step is taken
-R times, and between two times the field goes back to σ_i by fresh noise (jump length 1), so that the unknown pixels
-come to fit the known ones.
+Before each step from σ_i to σ_{i+1} the known pixels are set to their values plus noise of level σ_i. The step is
+repeated R times, and in between the field is returned to σ_i by fresh noise (jump length 1), so that unknown and known
+pixels become consistent.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from flowinpaint.counter_rng import Draws, normal_field
 from flowinpaint.diffusion.kernels.recording import record
 
 REPORTS = 50
-"""How often a sampling tells of its progress; on CUDA each time waits for the device."""
+"""Number of progress reports of a sampling; on CUDA each one waits for the device."""
 
 
 class Plan(NamedTuple):
-    """The numbers of a sampling: N, R, the noise levels' range and ρ (equation 5), and Algorithm 2's four."""
+    """Constants of a sampling: N, R, the range of noise levels and ρ (equation 5), and the four of Algorithm 2."""
 
     sampling_steps: int
     resampling_steps: int
@@ -37,13 +37,13 @@ class Plan(NamedTuple):
 
     @property
     def iterations(self) -> int:
-        """Steps in all: R times every step but the last, which ends without noise and is taken once."""
+        """Total number of steps: R times each step except the last, which ends without noise and is done once."""
         return (self.sampling_steps - 1) * self.resampling_steps + 1
 
     def rows(self) -> list[tuple[float, float, float, float]]:
-        """σ_i, σ_{i+1}, γ_i and the noise by which it goes back afterwards, for every iteration.
+        """σ_i, σ_{i+1}, γ_i and the standard deviation of the noise added afterwards, for each iteration.
 
-        Going back from σ_{i+1} to σ_i adds noise of variance σ_i² - σ_{i+1}², and none the last time.
+        Returning from σ_{i+1} to σ_i adds noise of variance σ_i² - σ_{i+1}², and none the last time.
         """
         sigma = sigma_schedule(self.sampling_steps, self.sigma_min, self.sigma_max, self.rho)
         gamma = [churn(s, self.sampling_steps, self.s_churn, self.s_tmin, self.s_tmax) for s in sigma]
@@ -56,9 +56,9 @@ class Plan(NamedTuple):
 
 
 class Chain:
-    """A batch of fields on their way from noise to samples; all that changes is in device memory.
+    """A batch of fields on the way from noise to samples, with all state in device memory.
 
-    f (B, 2, h, w) float32, known (B, 1, h, w) bool, key (B,) of `Draws`: a field's noise is a function of its key
+    f (B, 2, h, w) float32, known (B, 1, h, w) bool, key (B,) of `Draws`: the noise of a field is a function of its key
     and the iteration.
     """
 
@@ -69,13 +69,13 @@ class Chain:
         self.x = plan.sigma_max * normal_field(Draws(key - 1).key(), tuple(f.shape[1:]))
 
     def advance(self, last: bool = False) -> None:
-        """One iteration: known pixels in, the step, and back again."""
+        """One iteration: insert the known pixels, step, and return to the noise level."""
         sigma, sigma_next, gamma, back = self.table.index_select(0, self.done)[0].unbind()
         draws, shape = Draws(self.key + self.done), tuple(self.f.shape[1:])
         noise, churned = normal_field(draws.key(), shape), normal_field(draws.key(), shape)
         x = torch.where(self.known, self.f + sigma * noise, self.x)
         x = heun_step(self.denoise, x, sigma, sigma_next, gamma, self.plan.s_noise * churned, last=last)
-        # The same noise serves both: known pixels, which took it above, are set anew before they are seen again.
+        # The same noise serves both: the known pixels, which used it above, are replaced before the next step.
         self.x.copy_(x + back * noise)
         self.done += 1
 
@@ -90,11 +90,11 @@ def repaint(
     tell: Callable[[int], None] | None = None,
     graph: bool = True,
 ) -> Tensor:
-    """Samples (B, 2, h, w) of the fields whose known pixels are those of f, which they keep exactly.
+    """Samples (B, 2, h, w) of fields with the known pixels of f, which they keep exactly.
 
-    f (B, 2, h, w) float32, known (B, 1, h, w) bool, key (B,): see `Chain`. tell is told the iterations that are done.
-    graph: on CUDA, record an iteration once and replay it; thousands of launches an iteration would take longer than
-    the work.
+    f (B, 2, h, w) float32, known (B, 1, h, w) bool, key (B,): see `Chain`. tell: called with the number of finished
+    iterations. graph: on CUDA, record an iteration once and replay it; its thousands of launches would take longer than
+    the computation.
     """
     chain = Chain(denoise, f, known, plan, key)
     advance: Callable[[], None] = chain.advance
@@ -107,7 +107,7 @@ def repaint(
             _wait_for(f)
             tell(done)
     chain.advance(last=True)
-    _wait_for(f)  # before a recorded iteration's memory goes
+    _wait_for(f)  # before the memory of a recorded iteration is freed
     if tell is not None:
         tell(plan.iterations)
     return torch.where(known, f, chain.x)

@@ -1,4 +1,4 @@
-"""The U-Nets of probabilistic diffusion, made of the blocks of the library diffusers."""
+"""U-Nets of probabilistic diffusion, built from the blocks of the library diffusers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 FIELD_CHANNELS = 2
 IMAGE_CHANNELS = 3
 TIME_SCALE = 4.0
-"""c_noise = ln σ / 4 is multiplied by this: the embedding's fastest wave turns once while σ grows 500-fold.
+"""Factor on c_noise = ln σ / 4: the embedding's fastest wave has one period while σ grows 500-fold.
 
-Faster ones would tell σ more exactly, but noise much stronger than what training draws is then seen at phases that it
-never met, and sampling begins with such noise.
+Faster waves would resolve σ better, but sampling starts with much stronger noise than training draws, and would then
+see phases that never occur in training.
 """
 
 
 class ConditionedUNet(nn.Module):
-    """F of Karras et al.: a noisy field, its noise level and what is known of the scene to a field, at any size.
+    """F of Karras et al.: noisy field, noise level and condition to a field, at any size.
 
-    `seen` channels of condition are put beside the field. The last convolution starts at zero.
+    The condition has `seen` channels and is concatenated with the field. The last convolution starts at zero.
     """
 
     def __init__(self, config: UNetConfig, seen: int) -> None:
@@ -39,7 +39,7 @@ class ConditionedUNet(nn.Module):
     def forward(self, x: Tensor, c_noise: Tensor, condition: Tensor) -> Tensor:
         """Field (B, 2, h, w), c_noise () or (B,), condition (B, seen, h, w) → (B, 2, h, w), all float32.
 
-        h and w are multiples of the stride. The network itself runs in the type of its weights, or under autocast.
+        h and w must be multiples of the stride. The network runs in the dtype of its weights, or under autocast.
         """
         weight = self.unet.conv_in.weight
         inputs = torch.cat([x, condition], 1).to(weight.dtype)
@@ -50,11 +50,11 @@ class ConditionedUNet(nn.Module):
 
 
 def _build(config: UNetConfig, inputs: int) -> UNet2DModel:
-    """The library's U-Net."""
+    """The U-Net of diffusers; InputError without the extra."""
     try:
         from diffusers.models.unets.unet_2d import UNet2DModel
     except ImportError as error:
-        raise InputError("method: 'pd' was given; it needs the extra 'pd', which is not there.") from error
+        raise InputError("method 'pd' needs the extra 'pd', which is not installed.") from error
     prefixes = ["Attn" if attends else "" for attends in config.attention]
     unet: UNet2DModel = UNet2DModel(
         in_channels=inputs,

@@ -15,9 +15,10 @@ from torch import Tensor
 from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels import fsi_gpu, pyramid_gpu
+from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.backends.tiles import tiled_maps
-from flowinpaint.neuroexplicit.config import IMAGENET_MEAN, IMAGENET_STD, LEVELS
+from flowinpaint.neuroexplicit.config import LEVELS
 from flowinpaint.neuroexplicit.edge_weights import QUARTER, levels_of_maps, operator_of, predicts_all
 from flowinpaint.neuroexplicit.kernels.dtm_gpu import PackedDtm
 from flowinpaint.neuroexplicit.kernels.dtm_input_gpu import dtm_input, known_sums

@@ -3,7 +3,9 @@ from typing import Any
 import pytest
 import torch
 
-from flowinpaint.baselines.wgain.module import WGAIN, Critic, WGAINConfig, noise_for
+from flowinpaint.baselines.wgain.config import WGAINConfig
+from flowinpaint.baselines.wgain.critic import Critic
+from flowinpaint.baselines.wgain.module import WGAIN, noise_for
 from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
 from helpers import generator
@@ -39,7 +41,7 @@ def test_the_seed_decides_and_only_where_nothing_is_known() -> None:
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     full = torch.ones_like(mask)
-    generated = [network.generate(image, full, flow, noise_for(flow, Draws(torch.arange(2), s))) for s in (1, 2)]
+    generated = [network.generate(image, flow, full, noise_for(flow, Draws(torch.arange(2), s))) for s in (1, 2)]
     assert torch.equal(*generated)
 
 
@@ -83,5 +85,5 @@ def test_bad_configurations_are_refused() -> None:
     for wrong in ({"width": 0}, {"scale": 0.0}, {"noise": -1.0}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             WGAINConfig(**wrong)
-    with pytest.raises(InputError, match=r"size: .*6.* was given"):
+    with pytest.raises(InputError, match=r"size must have sides of at least 7 for a critic, got .*6"):
         Critic((6, 64))

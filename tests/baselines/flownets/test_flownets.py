@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from flowinpaint.baselines.flownets.module import STRIDE, SUPERVISED, FlowNetS, FlowNetSConfig
+from flowinpaint.baselines.flownets.config import FlowNetSConfig
+from flowinpaint.baselines.flownets.module import STRIDE, SUPERVISED, FlowNetS
 from flowinpaint.errors import InputError
 from helpers import generator
 
@@ -56,5 +57,5 @@ def test_channels_are_taken_pair_by_pair() -> None:
 
 @pytest.mark.parametrize("width", [0, 3, 513])
 def test_bad_widths_are_refused(width: int) -> None:
-    with pytest.raises(InputError, match=f"width: {width} was given"):
+    with pytest.raises(InputError, match=f"width must be an even number from 2 to 512, got {width}"):
         FlowNetSConfig(width=width)

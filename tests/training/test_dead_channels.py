@@ -4,9 +4,9 @@ from torch import Tensor, nn
 
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training import loop, step
-from flowinpaint.training.revival import activities, batches_to_look_at, revive, rows_of
+from flowinpaint.training.batches import Task
+from flowinpaint.training.dead_channels import activities, batches_to_look_at, revive, rows_of
 from flowinpaint.training.step import TrainingStep
-from flowinpaint.training.task import Task
 from helpers import neuroexplicit
 from tiny_runs import CPU, tiny
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from flowinpaint.errors import InputError
+from flowinpaint.training.batches import DiskSource, open_source
 from flowinpaint.training.checkpoint import read_newest
 from flowinpaint.training.loop import build_step, train
-from flowinpaint.training.source import DiskSource, open_source
 from frame_folder import make_sample
 from tiny_runs import CPU, tiny
 

@@ -1,7 +1,7 @@
-"""Dead channels are given new kernels, so that a network keeps its width (after Sokar et al., 2023).
+"""Re-initialisation of dead channels, so that a network keeps its width (after Sokar et al., 2023).
 
-A channel whose ReLU never opens has no gradient, and stays so. Muon's steps are as large where gradients are small and
-little but noise, and can close a whole layer.
+A channel whose ReLU never opens has no gradient and stays closed. Muon takes large steps also where gradients are small
+and mostly noise, and can close a whole layer.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from torch import Tensor, nn
 
 from flowinpaint.neuroexplicit.dtm import new_kernel
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.training.batches import Task
 from flowinpaint.training.config import DataConfig
-from flowinpaint.training.task import Task
 
 DEAD = 0.01
-"""A channel is dead that is less active than this share of its layer's mean."""
+"""A channel is dead if its activity is at most this share of its layer's mean."""
 PIXELS_LOOKED_AT, MOST_BATCHES = 2_000_000, 32
-"""How much a verdict takes: a channel of a coarse layer that minds few things is silent on a few small crops."""
+"""Data that decide: a selective channel of a coarse layer may be silent on a few small crops."""
 REVIVED_UNTIL = 0.5
-"""The share of a run in which channels are revived: later they would have no time to learn."""
+"""The share of a run in which channels are revived; later ones would have no time to learn."""
 
 
 def batches_to_look_at(data: DataConfig) -> int:
-    """How many joint batches a verdict takes."""
+    """Number of joint batches that decide whether a channel is dead."""
     return min(MOST_BATCHES, math.ceil(PIXELS_LOOKED_AT / (data.batch * data.size[0] * data.size[1])))
 
 
 @torch.no_grad()
 def activities(model: Neuroexplicit, task: Task) -> dict[str, Tensor]:
-    """Of each hidden layer, how much its channels let through the ReLU in the mean over a task, (channels,)."""
+    """Mean output (channels,) of each hidden layer's ReLUs on a task, by layer."""
     found = dict[str, Tensor]()
 
     def look(name: str, y: Tensor) -> None:
@@ -48,10 +48,10 @@ def activities(model: Neuroexplicit, task: Task) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def revive(models: Sequence[Neuroexplicit], activity: dict[str, Tensor], seed: int) -> int:
-    """Give dead channels, by the activities of `activities`, new kernels, the same in all models; how many there were.
+    """Give the channels that are dead by their `activities` new kernels, the same in all models; return their number.
 
-    What is read of such a channel begins with zeros: at first the networks predict what they did. A new kernel adds up
-    to zero, so that what its inputs have in common, being behind ReLUs themselves, does not close it again.
+    The kernels that read such a channel start at zero, so predictions do not change at first. A new kernel sums to
+    zero, so that the common mean of its inputs, which are ReLU outputs, does not close the channel again.
     """
     generator, count = torch.Generator().manual_seed(seed), 0
     for name, readers in models[0].dtm.readers().items():
@@ -76,5 +76,5 @@ def revive(models: Sequence[Neuroexplicit], activity: dict[str, Tensor], seed: i
 
 
 def rows_of(layer: nn.Module, kernel: Tensor) -> Tensor:
-    """A view of a layer's kernel: a row for each channel that it makes, a column for each that it reads."""
+    """A view of a layer's kernel: a row for each output channel, a column for each input channel."""
     return kernel.transpose(0, 1) if isinstance(layer, nn.ConvTranspose2d) else kernel

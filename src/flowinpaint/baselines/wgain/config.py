@@ -1,0 +1,37 @@
+"""Configuration of WGAIN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flowinpaint.errors import InputError
+
+WIDEST = 512
+
+
+@dataclass(frozen=True)
+class WGAINConfig:
+    """width: channels of a dilated part of the first layer; 32 gives the paper's 11,505,882 parameters.
+
+    scale: fields are divided by it, so that most of a flow lies in [-1, 1]. noise: standard deviation, after this
+    division, of the input at unknown pixels; the authors' code has 1, ten times most of a flow.
+    """
+
+    kind: Literal["wgain"] = "wgain"
+    width: int = 32
+    scale: float = 100.0
+    noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width <= WIDEST:
+            raise InputError(f"width must be an integer from 1 to {WIDEST}, got {self.width}.")
+        if not 1e-6 <= self.scale <= 1e6:
+            raise InputError(f"scale must be a number from 1e-6 to 1e6, got {self.scale}.")
+        if not 0 <= self.noise <= 100:
+            raise InputError(f"noise must be a standard deviation from 0 to 100, got {self.noise}.")
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """Parameters of `complete`: the seed of the noise at unknown pixels."""
+        return {"seed": 0}

@@ -1,0 +1,93 @@
+"""Training objective of WGAIN: endpoint error and a Wasserstein critic with gradient penalty."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+from torch import Tensor
+
+from flowinpaint.baselines.wgain.config import WGAINConfig
+from flowinpaint.baselines.wgain.critic import Critic
+from flowinpaint.baselines.wgain.module import WGAIN, noise_for
+from flowinpaint.counter_rng import Draws
+from flowinpaint.training.batches import NOISE_SEED, Task
+from flowinpaint.training.config import TrainingConfig, of_table
+from flowinpaint.training.distributed import World
+from flowinpaint.training.losses import epe_loss
+from flowinpaint.training.objectives import Objective
+from flowinpaint.training.optimiser import Optimiser
+
+PENALTY = 10.0
+"""Weight of the gradient penalty."""
+
+
+class Adversarial(Objective):
+    """The endpoint error and the critic's score, with equal weight; the critic is trained in the same step.
+
+    The critic is that of a Wasserstein GAN with gradient penalty (Gulrajani et al., 2017).
+
+    The penalty holds the critic's slope at 1, where the distance of two fields is their root mean square difference in
+    pixels. Its score is then in pixels, like the endpoint error. With the plain norm of its input the score would weigh
+    several times as much as the error, more in larger images, and in a short training the network would learn to please
+    a critic that has learned nothing yet.
+    """
+
+    def __init__(self, config: TrainingConfig, world: World) -> None:
+        super().__init__(config, world)
+        assert isinstance(config.model, WGAINConfig)
+        self._scale, self._seed = config.model.scale, config.data.seed + NOISE_SEED
+        with torch.random.fork_rng(devices=[]), of_table("data"):
+            torch.manual_seed(config.data.seed + 1)
+            self.critic = Critic(config.data.size).to(world.device)
+        self._optimiser = Optimiser(self.critic, None, dataclasses.replace(config.optimiser, kernels="adam"))
+
+    def apply(self, model: WGAIN, task: Task) -> Tensor:
+        """The generator's field for new noise."""
+        noise = noise_for(task.given, Draws(task.samples, self._seed))
+        return model.generate(task.batch.image, task.given, task.mask, noise)
+
+    def loss(self, output: Tensor, task: Task) -> Tensor:
+        """Train the critic for one step; then the generator's loss."""
+        self.train_critic(output.detach().float(), task)
+        return self.generator_loss(output.float(), task)
+
+    def train_critic(self, made: Tensor, task: Task) -> None:
+        """Teach the critic to tell a made field (B, 2, H, W), without gradient, from the true one."""
+        self.critic.requires_grad_(True)
+        real, fake = task.batch.flow / self._scale, made / self._scale
+        share = Draws(task.samples, self._seed + 1).uniform((1, 1, 1))
+        between = torch.lerp(real, fake, share).requires_grad_(True)
+        self._optimiser.forget_gradients()
+        difference = self._score(fake, task).mean() - self._score(real, task).mean()
+        slope = torch.autograd.grad(self._score(between, task).sum(), between, create_graph=True)[0]
+        steepness = slope.float().flatten(1).norm(dim=1) * (math.sqrt(slope[0].numel()) / self._scale)
+        loss = difference + PENALTY * (steepness - 1).square().mean()
+        loss.backward()
+        with torch.no_grad():
+            self._optimiser.advance(self.world.mean(loss.detach()), task.samples[0], join=self.world.mean)
+
+    def generator_loss(self, made: Tensor, task: Task) -> Tensor:
+        """The negative score and the endpoint error of a made field (B, 2, H, W)."""
+        self.critic.requires_grad_(False)
+        return epe_loss(made, task.batch.flow, task.batch.valid) - self._score(made / self._scale, task).mean()
+
+    def set_rate(self, rate: float) -> None:
+        """The critic has the generator's learning rate."""
+        self._optimiser.rate.fill_(rate)
+
+    def compile_parts(self) -> None:
+        """Compile, in place, the critic's optimiser.
+
+        Not the critic: its gradient penalty needs double backward, which torch.compile does not support.
+        """
+        self._optimiser.compile_parts()
+
+    def state(self) -> dict[str, Tensor]:
+        """The critic and its optimiser, by name."""
+        return {f"critic.{name}": value for name, value in self._optimiser.state().items()}
+
+    def _score(self, field: Tensor, task: Task) -> Tensor:
+        score: Tensor = self.critic(task.batch.image, field, task.mask)
+        return score.float()

@@ -1,0 +1,141 @@
+"""Batches of training, generated on the device or read from disk ahead of time, and the tasks made of them."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from flowinpaint.counter_rng import Draws
+from flowinpaint.data import Batch
+from flowinpaint.data.bank import read_bank
+from flowinpaint.data.datasets import open_dataset
+from flowinpaint.data.generator.render import LayeredFlow
+from flowinpaint.data.loader import DiskBatches
+from flowinpaint.masks import MaskMix
+from flowinpaint.training.config import GENERATED, DataConfig, of_table
+from flowinpaint.training.distributed import World
+
+MASK_SEED = 7919
+NOISE_SEED = 104_729
+"""Added to the seed, so that masks and noise do not repeat the random numbers of their scenes."""
+
+Scenes = Callable[[Tensor], Batch]
+"""A generator: sample numbers (B,) to their batch."""
+
+
+class Task(NamedTuple):
+    """A batch, the mask (B, 1, H, W) of its known pixels, and the vectors given there (B, C, H, W).
+
+    samples: the sample numbers (B,), which determine all random numbers of a task.
+    """
+
+    batch: Batch
+    mask: Tensor
+    given: Tensor
+    samples: Tensor
+
+
+def draw_given(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Mask and given vectors for the batch of these sample numbers (B,)."""
+    draws = Draws(samples, seed + MASK_SEED)
+    mask = masks.draw(draws, batch.image, batch.flow, batch.valid)
+    return mask, masks.disturb(draws, batch.flow)
+
+
+class Source:
+    """The source of a training step's batches."""
+
+    def prepare(self) -> None:
+        """Prepare the next batch, before a step begins or is replayed."""
+
+    @abstractmethod
+    def batch(self, samples: Tensor) -> Batch:
+        """The batch of these sample numbers (B,), inside a step: must not synchronise with the device."""
+
+    @abstractmethod
+    def again(self, samples: Tensor) -> Batch:
+        """The batch of these consecutive sample numbers (B,), outside a step, at any time."""
+
+
+class GeneratedSource(Source):
+    """Scenes made on the device from their sample numbers; `distinct` limits how many differ, 0 for no limit."""
+
+    def __init__(self, scenes: Scenes, fast: Scenes | None = None, distinct: int = 0) -> None:
+        self.scenes = scenes
+        """All scenes, also those that training never sees."""
+        self._fast = fast or scenes
+        self._distinct = distinct
+
+    def batch(self, samples: Tensor) -> Batch:
+        """The scenes of these sample numbers (B,), by the fast generator."""
+        return self._fast(self._numbers(samples))
+
+    def again(self, samples: Tensor) -> Batch:
+        """The same scenes by the plain generator."""
+        return self.scenes(self._numbers(samples))
+
+    def _numbers(self, samples: Tensor) -> Tensor:
+        return samples % self._distinct if self._distinct else samples
+
+
+class DiskSource(Source):
+    """Batches from disk, copied into buffers at addresses that a recorded step knows."""
+
+    def __init__(self, data: DataConfig, world: World, step: int) -> None:
+        self._data, self._device = data, world.device
+        with of_table("data", name="source"):
+            dataset = open_dataset(data.source, data.root, split=data.split or None, render=data.render or None)
+        self._dataset = dataset[: data.distinct] if data.distinct else dataset
+        first, rank, size = step * data.batch, world.rank, world.size
+        batches = DiskBatches(self._dataset, data.batch, data.size, data.seed, first, rank, size, data.workers)
+        self._batches: Iterator[Batch] = iter(batches)
+        self._buffers: Batch | None = None
+
+    def prepare(self) -> None:
+        """Read the next batch into the buffers."""
+        batch = next(self._batches)
+        if self._buffers is None:
+            self._buffers = Batch(*(x.to(self._device, copy=True) for x in batch))
+            return
+        for buffer, x in zip(self._buffers, batch, strict=True):
+            buffer.copy_(x, non_blocking=True)
+
+    def batch(self, samples: Tensor) -> Batch:
+        """The batch that `prepare` has read; samples come in order."""
+        assert self._buffers is not None, "prepare() comes first"
+        return self._buffers
+
+    def again(self, samples: Tensor) -> Batch:
+        """The same samples, read once more."""
+        data, first = self._data, int(samples[0])
+        batches = DiskBatches(self._dataset, len(samples), data.size, data.seed, first, rank=0, world=1, workers=0)
+        return Batch(*(x.to(self._device) for x in next(iter(batches))))
+
+
+def scenes_of(data: DataConfig, device: torch.device) -> Scenes:
+    """The generator of a configuration, on a device."""
+    bank = read_bank(data.bank) if data.bank else None
+    return LayeredFlow(data.layered, data.size, bank, data.seed).to(device).scenes
+
+
+def compiled(scenes: Scenes) -> Scenes:
+    """A compiled copy of a generator, for batches of one size; each other size would be compiled anew."""
+    generator = getattr(scenes, "__self__", None)
+    if not isinstance(generator, LayeredFlow):
+        return scenes
+    twin = copy.copy(generator)
+    twin.compile_parts()
+    return twin.scenes
+
+
+def open_source(data: DataConfig, world: World, step: int, compile_scenes: bool) -> Source:
+    """The source of a configuration, starting at a step."""
+    if data.source == GENERATED:
+        scenes = scenes_of(data, world.device)
+        return GeneratedSource(scenes, compiled(scenes) if compile_scenes else None, data.distinct)
+    return DiskSource(data, world, step)
