@@ -14,11 +14,10 @@ from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation import speed
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction import cost
-from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.cost import cost_table, figure_cost, measure_costs
-from flowinpaint.reproduction.scale import Scale
+from flowinpaint.reproduction.experiment import Scale
 from flowinpaint.reproduction.session import Session
-from flowinpaint.reproduction.times import (
+from flowinpaint.reproduction.timing import (
     CallTime,
     count_parameters,
     measure_time,
@@ -97,7 +96,7 @@ def test_on_a_cpu_pd_is_not_timed_at_the_papers_scale_unless_asked_for(
     assert found["pd-paper"].parameters == pytest.approx(976_748_807, rel=1e-3)
     text = "\n".join(figure_cost(session).paragraphs)
     assert "PD was not timed here: on a CPU a frame takes hours" in text
-    assert make_session(scale=paper, methods=("pd",)).obstacle("pd") == ""
+    assert make_session(scale=paper, methods=("pd",)).methods.obstacle("pd") == ""
 
 
 @pytest.mark.usefixtures("timed")
@@ -127,9 +126,9 @@ def test_times_of_another_size_are_left_out_and_that_is_told(make_session: MakeS
     other = tmp_path / "gpu.json"
     write_times(other, [replace(own[0].times[0], machine="A GPU", size=384)])
     told: list[str] = []
-    found = measure_costs(make_session(methods=("eed",), times=(other,), audience=Audience(note=told.append)))
+    found = measure_costs(make_session(methods=("eed",), times=(other,), note=told.append))
     assert found == own
-    assert told == ["--times: what it has is left out, since it is of other methods or sizes than 32×32."]
+    assert told == ["--times has no time of these methods at 32×32, and is left out."]
 
 
 def test_a_time_is_of_so_many_calls(scale: Scale) -> None:
@@ -172,9 +171,9 @@ def test_a_time_that_is_reckoned_is_marked(make_session: MakeSession, tmp_path: 
 
 
 def test_files_of_times_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"--times: .*no.json: there is no such file"):
+    with pytest.raises(MissingFileError, match=r"--times must be .*no.json does not exist"):
         read_times(tmp_path / "no.json")
     for text in ("", "[]", json.dumps({"times": [{"name": "ours"}]})):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(FileFormatError, match=r"--times: .*bad.json: is not what a reproduction writes"):
+        with pytest.raises(FileFormatError, match=r"--times must be .*bad.json is not"):
             read_times(tmp_path / "bad.json")

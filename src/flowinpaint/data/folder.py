@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,19 @@ class Frame:
     truth: npt.NDArray[np.floating[Any]]
     valid: npt.NDArray[np.bool_]
     mask: npt.NDArray[np.bool_]
+
+
+class FrameSource(Protocol):
+    """One frame of a data set, read on demand; `Sample` is the one of a folder."""
+
+    @property
+    def dataset(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    def mask_kind(self, case: Case) -> MaskKind: ...  # noqa: D102
+    def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame: ...  # noqa: D102
+    def possible(self, cases: Sequence[Case]) -> list[Case]: ...  # noqa: D102
+    def fingerprint(self, case: Case) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -80,18 +93,13 @@ class Sample:
         fixed = None if file is None else read_mask(file)
         if file is not None and fixed is not None:
             check_size(file, fixed, f"{self.truth} beside it", truth)
-        middle = _middle((truth.shape[0], truth.shape[1]), crop)
+        middle = centre((truth.shape[0], truth.shape[1]), crop)
         image, truth, valid = image[middle], truth[middle], valid[middle]
         check_file(self.folder / self.truth, not valid.any() and "no pixel of it is valid; at least one is needed")
-        mask = self._drawn_mask(case, seed, valid) if fixed is None else fixed[middle] & valid
+        mask = mask_of_case(self.dataset, self.name, case, seed, valid) if fixed is None else fixed[middle] & valid
         if not mask.any():
             raise FileFormatError(f"{file}: no pixel that it marks is valid in {self.truth}; at least one is needed")
         return Frame(image, truth, valid, mask)
-
-    def _drawn_mask(self, case: Case, seed: int, valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        name = case if isinstance(case, str) else f"{case:.6g}"
-        own_seed = stable_seed(self.dataset, self.name, name, str(seed))
-        return drawn_mask(case, (valid.shape[0], valid.shape[1]), own_seed, valid)
 
     def possible(self, cases: Sequence[Case]) -> list[Case]:
         """Those of the cases for which the truth has pixels enough: a share of all is drawn among the valid ones.
@@ -135,6 +143,12 @@ def find_samples(root: StrPath, datasets: Collection[str] | None = None) -> list
     return samples
 
 
+def mask_of_case(dataset: str, name: str, case: Case, seed: int, valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The mask (H, W) that a frame without a mask file gets for a case: drawn among the valid pixels."""
+    own_seed = stable_seed(dataset, name, case if isinstance(case, str) else f"{case:.6g}", str(seed))
+    return drawn_mask(case, (valid.shape[0], valid.shape[1]), own_seed, valid)
+
+
 def stable_seed(*parts: str) -> int:
     """A seed that depends on the parts and on nothing else, such as the process or the order of work."""
     digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest()
@@ -170,7 +184,7 @@ def _folders(path: Path) -> list[Path]:
     return sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
 
 
-def _middle(shape: tuple[int, int], crop: int) -> tuple[slice, slice]:
+def centre(shape: tuple[int, int], crop: int) -> tuple[slice, slice]:
     """The rows and columns of the middle crop×crop pixels, or all where there are fewer or crop is 0."""
     rows, columns = (slice((n - crop) // 2, (n - crop) // 2 + crop) if 0 < crop < n else slice(None) for n in shape)
     return rows, columns
