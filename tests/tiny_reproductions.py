@@ -23,7 +23,7 @@ MakeSession = Callable[..., Session]
 
 @pytest.fixture
 def scale() -> Scale:
-    settings = (*QUICK_SCALE.settings, "data.size=[32, 32]")
+    settings = (*QUICK_SCALE.settings, "data.size=[32, 32]", "optimiser.revive_every=0")
     return Scale(
         rehearsal=True,
         crop=32,

@@ -15,7 +15,7 @@ from flowinpaint.cli import reproduce as command
 from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.evaluation import jobs, speed
-from flowinpaint.reproduction import frames, networks, tables
+from flowinpaint.reproduction import drawing, frames, networks, tables
 from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
 from flowinpaint.result import Result
 from frame_folder import make_root
@@ -36,7 +36,7 @@ SMALLER = replace(
     budget=Budget(steps=1),
     scenes=1,
     wide_size=(24, 40),
-    settings=(*QUICK_SCALE.settings, "data.size=[32, 32]"),
+    settings=(*QUICK_SCALE.settings, "data.size=[32, 32]", "optimiser.revive_every=0"),
     sampling={"sampling_steps": 2, "resampling_steps": 1},
     repeats=1,
 )
@@ -53,6 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple_scenes: None) 
     monkeypatch.setattr(command, "QUICK_SCALE", SMALLER)
     monkeypatch.setattr(frames, "_generator", generator)
     monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(drawing, "_DOTS_PER_INCH", 20)
     monkeypatch.chdir(tmp_path)
     frames._scene.cache_clear()
     yield tmp_path

@@ -98,8 +98,8 @@ def test_runs_of_another_machine_are_taken_whatever_their_device_and_path(
             if key.weights:
                 key = replace(key, method="/somewhere/else/model.safetensors")
             assert result.record.measured is not None
-            result = replace(result.record.measured, epe=123.0)
-            records.append(Record(replace(key, **change), result))  # type: ignore[arg-type]
+            measurement = replace(result.record.measured, epe=123.0)
+            records.append(Record(replace(key, **change), measurement))  # type: ignore[arg-type]
         other.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))
 
     def here() -> list[ColumnRecord]:

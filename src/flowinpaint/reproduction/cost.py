@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Bars = dict[str, dict[str, tuple[float, str]]]
+"""Values and a prefix of their text, by group and name of the method."""
+
 _SIZE = (13.0, 3.8)
 _PAPER = "paper"
 PAPER_SIZED_PD = "pd-paper"
@@ -206,30 +209,23 @@ def _not_timed(session: Session) -> list[str]:
 
 def _comparisons(costs: Sequence[Cost]) -> list[str]:
     """Networks that are smaller and faster than ours, here and in the paper."""
-    trained = {cost.label: cost for cost in costs if cost.printed and cost.name != PAPER_SIZED_PD}
-    base = next((cost.label for cost in trained.values() if cost.name == OURS), "")
+    trained = [(cost, cost.printed) for cost in costs if cost.printed and cost.name != PAPER_SIZED_PD]
+    base = next((cost.label for cost, _ in trained if cost.name == OURS), "")
     if not base:
         return []
-    printed = {label: cost.printed for label, cost in trained.items() if cost.printed}
-    found = {
-        "parameters": compare(
-            {label: cost.parameters for label, cost in trained.items()},
-            {label: paper.parameters for label, paper in printed.items()},
-            base,
-        )
-    }
-    for machine in _machines(list(trained.values())):
-        found[f"milliseconds on {machine}"] = compare(
-            {label: cost.milliseconds(machine) for label, cost in trained.items()},
-            {label: paper.milliseconds for label, paper in printed.items()},
-            base,
-        )
+    sizes = {cost.label: paper.parameters for cost, paper in trained}
+    speeds = {cost.label: paper.milliseconds for cost, paper in trained}
+    found = {"parameters": compare({cost.label: cost.parameters for cost, _ in trained}, sizes, base)}
+    for machine in _machines([cost for cost, _ in trained]):
+        here = {cost.label: cost.milliseconds(machine) for cost, _ in trained}
+        found[f"milliseconds on {machine}"] = compare(here, speeds, base)
     rows = [[name, names_text(c.here.ahead), names_text(c.here.behind), c.verdict] for name, c in found.items()]
     table = markdown_table(["figure", "less than Ours", "more", "as in the paper"], rows, words=range(4))
     return ["## Smaller and faster than Ours", table]
 
 
 def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
+    """Rows of the CSV file."""
     rows = []
     for cost in costs:
         printed = cost.printed
@@ -239,19 +235,9 @@ def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
             "paper_parameters": printed.parameters if printed else None,
             "paper_milliseconds": printed.milliseconds if printed else None,
         }
-        measured = [
-            {
-                "milliseconds": time.milliseconds,
-                "calls": time.calls,
-                "share_run": time.share,
-                "size": time.size,
-                "device": time.device,
-                "machine": time.machine,
-                "torch": time.torch,
-            }
-            for time in cost.times
-        ]
-        rows += [row | own for own in measured or [{}]]
+        names = ("milliseconds", "calls", "share", "size", "device", "machine", "torch")
+        times = [{"share_run" if n == "share" else n: getattr(time, n) for n in names} for time in cost.times]
+        rows += [row | time for time in times or [{}]]
     return rows
 
 
@@ -262,11 +248,11 @@ def _machines(costs: Sequence[Cost]) -> list[str]:
 def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:
     """Logarithmic bars of parameters and of milliseconds: first those measured here, then the paper's."""
     learned = [cost for cost in costs if cost.parameters]
-    sizes = {
+    sizes: Bars = {
         "here": {cost.name: (cost.parameters, "") for cost in learned},
         _PAPER: {cost.name: (cost.printed.parameters, "") for cost in learned if cost.printed},
     }
-    speeds = {
+    speeds: Bars = {
         machine: {
             c.name: (t.milliseconds, "≈ " * (t.share < 1)) for c in costs for t in c.times if t.machine == machine
         }
@@ -277,15 +263,15 @@ def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:
     panels = [panel for panel in panels if any(panel[2].values())]
     grid = figure.subplots(1, len(panels), width_ratios=[len(own) for _, own, _ in panels], squeeze=False)
     for axes, (title, own, groups) in zip(grid[0], panels, strict=True):
-        _bars(axes, own, {name: values for name, values in groups.items() if values}, title)
+        _draw_bars(axes, own, {name: values for name, values in groups.items() if values}, title)
 
 
-def _bars(axes: Axes, costs: Sequence[Cost], groups: Mapping[str, Mapping[str, tuple[float, str]]], title: str) -> None:
-    """A bar for each method of each group, with its value and a prefix above it."""
+def _draw_bars(axes: Axes, costs: Sequence[Cost], groups: Bars, title: str) -> None:
+    """A bar for each method of each group, with its value above it."""
     width = 0.8 / len(groups)
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 6.5, "rotation": 90}
     for place, (name, values) in enumerate(groups.items()):
-        strength = 0.3 if name == _PAPER else 1.0 - 0.3 * place
-        hatch = "//" if name == _PAPER else ""
+        strength, hatch = (0.3, "//") if name == _PAPER else (1.0 - 0.3 * place, "")
         for i, cost in enumerate(costs):
             if cost.name not in values:
                 continue
@@ -293,9 +279,8 @@ def _bars(axes: Axes, costs: Sequence[Cost], groups: Mapping[str, Mapping[str, t
             colour = LOOKS[cost.method].colour
             there = [other for other, own in groups.items() if cost.name in own]
             x = i + (there.index(name) - (len(there) - 1) / 2) * width
-            style = {"color": (colour, strength), "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
-            axes.bar(x, value, width * 0.92, **style)  # type: ignore[arg-type]
-            above = {"textcoords": "offset points", "ha": "center", "fontsize": 6.5, "rotation": 90}
+            look = (colour, strength)
+            axes.bar(x, value, width * 0.92, color=look, edgecolor=colour, hatch=hatch, linewidth=0.6)
             axes.annotate(prefix + _short(value), (x, value), (0, 3), **above)
         axes.bar(0, 0, color=("#555555", strength), edgecolor="#555555", hatch=hatch, label=name)
     labels = [cost.label.replace(", ", ",\n").replace("-", "-\n") for cost in costs]

@@ -179,19 +179,16 @@ def square_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> 
     cut = f"the {scale.crop}×{scale.crop} pixels in their middle"
     found: _Found = {}
     if options.flyingthings is not None:
-        entries = _entries("--flyingthings", "flyingthings3d", options.flyingthings, "val", "final")
-        wanted = [entry for entry in entries if {"left", "into_future"} <= set(Path(entry.name).parts)]
+        samples = _layout_samples("FlyingThings3D", "--flyingthings", options.flyingthings, "val", "final")
+        wanted = [sample for sample in samples if {"left", "into_future"} <= set(Path(sample.name).parts)]
         text = f"test split, final pass, left camera, flow into the future, {cut}"
-        found["FlyingThings3D"] = _layout_samples("FlyingThings3D", wanted), text
+        found["FlyingThings3D"] = wanted, text
     if options.sintel is not None:
-        entries = _entries("--sintel", "sintel", options.sintel, None, "final")
-        found["Sintel"] = _layout_samples("Sintel", entries), f"training frames, final pass, {cut}"
-    for name, samples in _folders(options.root).items():
-        if not is_kitti(name):
-            found[name] = samples, f"a folder of frames, {cut}"
+        samples = _layout_samples("Sintel", "--sintel", options.sintel, None, "final")
+        found["Sintel"] = samples, f"training frames, final pass, {cut}"
+    found |= _folders(options.root, f"a folder of frames, {cut}", kitti=False)
     on_disk = (options.sintel, options.kitti, options.flyingthings, options.root)
-    count = options.scenes or (scale.scenes if not any(on_disk) else 0)
-    if count:
+    if count := options.scenes or (scale.scenes if not any(on_disk) else 0):
         name = GENERATED if training.source == LAYERED else SCENES
         found[name] = _generated(name, count, (scale.crop, scale.crop), training, options.bank)
     if not found:
@@ -206,13 +203,11 @@ def wide_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> Fr
     """The frames of Table 3: KITTI's, whole, or wide generated ones where there are none."""
     found: _Found = {}
     if options.kitti is not None:
-        entries = _entries("--kitti", "kitti2015", options.kitti)
-        found["KITTI2015"] = _layout_samples("KITTI2015", entries), "training frames, whole"
-    for name, samples in _folders(options.root).items():
-        if is_kitti(name):
-            found[name] = samples, "a folder of frames, whole"
+        found["KITTI2015"] = _layout_samples("KITTI2015", "--kitti", options.kitti), "training frames, whole"
+    found |= _folders(options.root, "a folder of frames, whole", kitti=True)
     if not found:
-        found[GENERATED_WIDE] = _generated(GENERATED_WIDE, scale.wide_scenes, scale.wide_size, training, options.bank)
+        scenes = _generated(GENERATED_WIDE, scale.wide_scenes, scale.wide_size, training, options.bank)
+        found[GENERATED_WIDE] = scenes
     return _frame_set(found, 0, options.most)
 
 
@@ -221,11 +216,6 @@ def folders_without_flow(options: FrameOptions) -> list[str]:
     if options.root is None:
         return []
     return sorted({sample.dataset for sample in _below(options.root) if TRUTHS[sample.truth] != FLOW_CHANNELS})
-
-
-def is_kitti(dataset: str) -> bool:
-    """Whether a data set is one of KITTI's, judged by its name."""
-    return "kitti" in dataset.lower()
 
 
 def hash_of(*files: Path) -> str:
@@ -260,26 +250,23 @@ def _errors_name(option: str) -> Iterator[None]:
         raise type(error)(re.sub(r"^root\b", option, str(error))) from error
 
 
-def _entries(option: str, name: str, root: Path, split: str | None = None, render: str | None = None) -> list[Entry]:
-    with _errors_name(option):
-        return list(open_dataset(name, root, split, render).entries)
-
-
 def _below(root: Path) -> list[Sample]:
     with _errors_name("--root"):
         return find_samples(root)
 
 
-def _folders(root: Path | None) -> dict[str, list[Sample]]:
-    """The samples with flow below a root, by data set."""
-    found: dict[str, list[Sample]] = {}
-    for sample in [] if root is None else _below(root):
-        if TRUTHS[sample.truth] == FLOW_CHANNELS:
-            found.setdefault(sample.dataset, []).append(sample)
-    return found
+def _folders(root: Path | None, text: str, *, kitti: bool) -> _Found:
+    """The data sets with flow below a root whose name is or is not one of KITTI's."""
+    samples = [] if root is None else [s for s in _below(root) if TRUTHS[s.truth] == FLOW_CHANNELS]
+    names = dict.fromkeys(sample.dataset for sample in samples if ("kitti" in sample.dataset.lower()) == kitti)
+    return {name: ([sample for sample in samples if sample.dataset == name], text) for name in names}
 
 
-def _layout_samples(dataset: str, entries: Sequence[Entry]) -> list[LayoutSample]:
+def _layout_samples(
+    dataset: str, option: str, root: Path, split: str | None = None, render: str | None = None
+) -> list[LayoutSample]:
+    with _errors_name(option):
+        entries = open_dataset(dataset.lower(), root, split, render).entries
     return [LayoutSample(dataset, entry.name, entry) for entry in entries]
 
 

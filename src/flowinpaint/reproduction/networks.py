@@ -145,14 +145,17 @@ class Networks:
         self.folder, self.scale, self.options = folder, scale, options
         self._world = World(device)
         self._callbacks = callbacks or Callbacks()
+        self._configs: dict[str, TrainingConfig] = {}
 
     def config(self, spec: NetworkSpec) -> TrainingConfig:
         """The configuration that trains a network now."""
+        if spec.name in self._configs:
+            return self._configs[spec.name]
         options = self.options
         settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget).settings]
         if options.bank is not None:
             settings.append(f"data.bank={json.dumps(options.bank)}")
-        return read_config(spec.config, [*settings, *options.settings])
+        return self._configs.setdefault(spec.name, read_config(spec.config, [*settings, *options.settings]))
 
     def find(self, name: str) -> TrainedNetwork | None:
         """A finished network that matches the options; None if it has to be trained."""
@@ -216,7 +219,7 @@ class Networks:
         budget = budget_text(config.schedule.minutes, config.schedule.steps)
         callbacks.note(f"{'Resuming' if resume else 'Training'} {spec.name}: {budget}.")
         last = Progress(0, 0.0, 0.0)
-        with callbacks.training(config, self._world) as listener, _memory_returned(device):
+        with callbacks.training(config, self._world) as listener, _freed_memory(device):
 
             def progress(at: Progress) -> None:
                 nonlocal last
@@ -287,13 +290,12 @@ def _read_training(path: Path) -> Training | None:
 
 
 @contextmanager
-def _memory_returned(device: torch.device) -> Iterator[None]:
-    """Free the memory of a training at its end."""
+def _freed_memory(device: torch.device) -> Iterator[None]:
+    """Free the memory of a training on a GPU at its end."""
     try:
         yield
     finally:
         if device.type == "cuda":
             torch.compiler.reset()  # PyTorch stops compiling the same code after a few networks
-        gc.collect()
-        if device.type == "cuda":
+            gc.collect()
             torch.cuda.empty_cache()

@@ -38,8 +38,9 @@ class Records:
         """The record of a successful run, or None."""
         return self._own.get(identity(key)) or self._others.get(identity(key, any_device=True))
 
-    def remember(self, record: Record) -> None:
-        """Find a record from now on that the store already has."""
+    def add(self, record: Record) -> None:
+        """Keep a record, in memory and on disk."""
+        self.store.add(record)
         if record.measured is not None:
             self._own[identity(record.key)] = record
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +16,8 @@ import torch
 from flowinpaint import checks
 from flowinpaint.api import load_model, to_batch
 from flowinpaint.data.folder import Frame, FrameSource
-from flowinpaint.evaluation.benchmark import Step, complete, frame_key
-from flowinpaint.evaluation.jobs import Job, measure, sentence_of
+from flowinpaint.evaluation.benchmark import Step, frame_key
+from flowinpaint.evaluation.jobs import Job, measure, run_jobs, sentence_of
 from flowinpaint.evaluation.records import Record, RunKey
 from flowinpaint.masks.cases import Case
 from flowinpaint.networks.network import Network
@@ -23,7 +25,7 @@ from flowinpaint.networks.output import confidence_of, expected_error
 from flowinpaint.reproduction.frames import FrameSet
 from flowinpaint.reproduction.networks import Callbacks
 from flowinpaint.reproduction.records import Records
-from flowinpaint.result import Result
+from flowinpaint.result import Info, Result
 from flowinpaint.viz.colours import Field
 
 KeepField = Callable[[RunKey, Field], None]
@@ -154,7 +156,7 @@ def run_columns(
     ]
     # By key, since two columns may need the same run.
     missing = {k.text: Job(sample, (k,)) for c, sample, k in wanted if c.compute and records.find(k) is None}
-    made = _run(list(missing.values()), records, options, callbacks, keep_field)
+    made = _run(list(missing.values()), records, options, callbacks, keep_field) if missing else {}
     found = ((column.name, records.find(key) or made.get(key.text)) for column, _, key in wanted)
     return [ColumnRecord(name, record) for name, record in found if record is not None]
 
@@ -165,36 +167,23 @@ def _run(
     """The records of jobs by key. Networks run in batches if the options say so."""
     batched = [job for job in jobs if options.batch > 1 and job.runs[0].weights]
     single = [job for job in jobs if not (options.batch > 1 and job.runs[0].weights)]
+    groups = [list(group) for _, group in groupby(batched, key=_batch_of)]
+    batches = (record for group in groups for record in _run_batches(group, options.batch, keep_field))
+    left = Counter((job.runs[0].dataset, job.runs[0].method) for job in jobs)
     made: dict[str, Record] = {}
-
-    def remember(record: Record) -> None:
-        made[record.key.text] = record
-        records.remember(record)
-
-    if single:
-        with callbacks.runs() as report:
-
-            def progress(step: Step) -> None:
-                if step.record is not None:
-                    remember(step.record)
-                report(step)
-
-            complete(records.store, [job.runs[0] for job in single], single, options.jobs, progress)
-    if batched:
-        with callbacks.runs() as report:
-            report(Step(0, len(batched)))
-            done = 0
-            for _, group in groupby(batched, key=_shared):
-                own = list(group)
-                for place, record in enumerate(_run_batches(own, options.batch, keep_field), 1):
-                    records.store.add(record)
-                    remember(record)
-                    done += 1
-                    report(Step(done, len(batched), record, len(own) - place))
+    # Closed, so that an interruption ends the processes at once.
+    with callbacks.runs() as report, closing(run_jobs(single, options.jobs)) as singles:
+        report(Step(0, len(jobs)))
+        for record in chain(singles, batches):
+            records.add(record)
+            made[record.key.text] = record
+            place = record.key.dataset, record.key.method
+            left[place] -= 1
+            report(Step(len(made), len(jobs), record, left[place]))
     return made
 
 
-def _shared(job: Job) -> tuple[str, str, str]:
+def _batch_of(job: Job) -> tuple[str, str, str]:
     """The properties that the runs of a batch share."""
     key = job.runs[0]
     return key.method, str(key.case), str(key.parameters)
@@ -273,7 +262,7 @@ def _fill(model: Network, key: RunKey, frames: Sequence[Frame], count: int) -> l
     if output.log_error is not None:
         expected = expected_error(output.log_error, flow, mask)
         error, confidence = (x[:, 0].cpu().numpy() for x in (expected, confidence_of(expected)))
-    info = {
+    info: Info = {
         "method": key.method,
         "device": key.device,
         "seconds": (time.perf_counter() - start) / len(frames),

@@ -6,7 +6,7 @@ import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +67,7 @@ class CallTime(NamedTuple):
     share: float = 1.0
 
 
+@cache
 def count_parameters(config: ModelConfig) -> int:
     """The number of learned parameters of a network."""
     with torch.device("meta"):
