@@ -169,7 +169,10 @@ def test_a_time_that_is_reckoned_is_marked(make_session: MakeSession, tmp_path: 
     write_times(other, [replace(pd.times[0], machine="A GPU", milliseconds=1234.5, share=0.125)])
     session = make_session(times=(other,))
     assert "| ≈ 1,230 |" in cost_table(measure_costs(session))
-    assert any("12 % were run on A GPU" in paragraph for paragraph in figure_cost(session).paragraphs)
+    assert any(
+        "extrapolated from 12 % of the iterations of PD on A GPU" in paragraph
+        for paragraph in figure_cost(session).paragraphs
+    )
 
 
 def test_files_of_times_that_are_none_are_told(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_network_that_saw_no_sample_twice_counts_for_more_samples_too(
     assert list(values) == list(SAMPLE_COUNTS)
     assert values[19_640] == values[9_820] == values[1_964] != values[196]
     text = "\n".join(report.paragraphs)
-    assert "it would have been the same: flownets-05-n1964." in text
+    assert "each would have been the same: flownets-05-n1964." in text
     assert "FlowNetS with 9,820 samples is its network of 1,964." in text
     session.methods.network("flownets-05-n19640")
     found = networks_by_samples(session, METHODS["flownets"])

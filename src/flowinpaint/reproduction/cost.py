@@ -52,16 +52,16 @@ _PAPER = "paper"
 PAPER_SIZED_PD = "pd-paper"
 """PD with the paper's number of parameters; the one that is trained here is smaller."""
 _INTRODUCTION = (
-    "Learned parameters, counted from the modules, and the time of one call, a median, with tensors on the device "
-    "in and out. The paper tells neither size nor device of its times; it trained on an A100, at 384×384. It has "
-    "no times of methods without a network, nor of `neuroexplicit` and `neuroexplicit-paper`, which come with the "
-    "package and take more steps than Ours. AMLE runs on the CPU wherever it is called."
+    "Learned parameters, counted from the modules, and the median time of one call, with tensors on the device in and "
+    "out. The paper states neither size nor device of its times; it trained on an A100, at 384×384. It has no times of "
+    "methods without a network, nor of `neuroexplicit` and `neuroexplicit-paper`, which are shipped with the package "
+    "and take more steps than Ours. AMLE always runs on the CPU."
 )
 _REMARKS = {
-    OURS: "The authors' code has the paper's 1,311,635 parameters of Ours with the diffusion blocks of +W, which the "
-    "network here has not.",
-    PAPER_SIZED_PD: "The paper's PD is larger than the one that is trained here; `PD, paper's size` has about as many "
-    "parameters, and was not trained, since weights do not change the time.",
+    OURS: "The paper's 1,311,635 parameters of Ours include, by the authors' code, the diffusion blocks of +W. The "
+    "network here does not have them.",
+    PAPER_SIZED_PD: "The paper's PD is larger than the one trained here. `PD, paper's size` has about as many "
+    "parameters and is not trained, since weights do not change the time.",
 }
 """Remarks on methods of the table."""
 
@@ -192,8 +192,8 @@ def _milliseconds(time: InferenceTime) -> str:
 
 def _extrapolated(costs: Sequence[Cost]) -> list[str]:
     texts = [
-        f"≈: of {cost.label}'s iterations {100 * time.share:.0f} % were run on {time.machine}, by which the time of "
-        "all is reckoned, since each does the same work."
+        f"≈: extrapolated from {100 * time.share:.0f} % of the iterations of {cost.label} on {time.machine}; all "
+        "iterations do the same work."
         for cost in costs
         for time in cost.times
         if time.share < 1

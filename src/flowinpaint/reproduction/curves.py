@@ -33,7 +33,7 @@ from flowinpaint.reproduction.session import Session
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_NO_NUMBERS = "The paper draws this plot without printing its numbers, so none of its figures stand beside ours."
+_NO_NUMBERS = "The paper draws this plot without printing its numbers, so there are none to compare with."
 PAPER_TRENDS = {OURS: "falls", EED: "falls", "flownets": "rises", "wgain": "rises"}
 """Change of the error of methods for 5 % with more given, by the paper's text; of PD it says nothing."""
 _PANEL = (3.7, 3.0)
@@ -112,11 +112,11 @@ def figure_density(session: Session) -> Page:
     paragraphs = [
         "# Figure 3, right: other densities than that of training",
         "EPE (px) of networks trained with 5 % given, and of EED with its parameters for 5 %, when more or less is "
-        f"given. The grey line is the density of training. {_NO_NUMBERS}",
+        f"given. The grey line marks the training density. {_NO_NUMBERS}",
         *curves.tables("given", texts),
         *curves.rankings("given", texts),
         "## With more given than in training",
-        "The paper's text says that from 5 % on the error of Ours and EED falls, and that of FlowNetS and WGAIN rises.",
+        "According to the paper's text, the error of Ours and EED falls from 5 % on; that of FlowNetS and WGAIN rises.",
         trend_table(curves),
         *_trained_at_ten(session, curves),
         *provenance(session, session.square, means, networks),
@@ -143,10 +143,11 @@ def figure_data(session: Session) -> Page:
     networks = [network_at(m.family, MIDDLE, trained_on[m.name, n]) for m in chosen for n in SAMPLE_COUNTS]
     paragraphs = [
         "# Figure 3, left: fewer training samples",
-        "EPE (px) at 5 % of networks that were trained on so many different samples, again and again, as long as each "
-        f"other; masks are new each time. EED is not trained. {_NO_NUMBERS}",
+        "EPE (px) at 5 % of networks that were trained equally long on a limited number of different samples, with new "
+        f"masks each time. EED is not trained. {_NO_NUMBERS}",
         *curves.tables("samples", texts),
-        "The paper's text says that Ours is ahead of all others however few samples there are, and barely loses by it.",
+        "According to the paper's text, Ours is ahead of all others with any number of samples, and barely loses by "
+        "few.",
         *curves.rankings("samples", texts),
         *_loss_by_fewer(curves),
         *_without_repeats(session, networks),
@@ -193,7 +194,7 @@ def trend_table(curves: Curves) -> str:
             agrees = "–" if not (found and said) else "yes" if found == said else f"no: there it {said}"
             values = (curves.values[method, dataset][i] for i in (curves.places.index(MIDDLE), -1))
             rows.append([dataset, label(method), *map(number, values), found or "–", agrees])
-    headings = ["data set", "method", "EPE at 5 %", f"at {case_text(curves.places[-1])}", "it", "as in the paper"]
+    headings = ["data set", "method", "EPE at 5 %", f"at {case_text(curves.places[-1])}", "trend", "as in the paper"]
     return markdown_table(headings, rows, words=(0, 1, 4, 5))
 
 
@@ -216,8 +217,8 @@ def _without_repeats(session: Session, networks: Sequence[str]) -> list[str]:
     trained = {name: session.methods.networks.find(name) for name in networks}
     names = [name for name, found in trained.items() if found is not None and found.without_repeats]
     text = (
-        "The training of these was over before a sample came a second time, so with more samples it would have been "
-        f"the same: {', '.join(names)}."
+        "The training of these networks ended before they saw a sample twice, so with more samples each would have "
+        f"been the same: {', '.join(names)}."
     )
     return [text] if names else []
 

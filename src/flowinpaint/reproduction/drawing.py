@@ -19,7 +19,7 @@ Pictures = dict[str, bytes]
 GREY, RULE, RED = "#6b6b6b", "#bdbdbd", "#c0392b"
 SHADE = "#eef1f6"
 """Background of our network's column."""
-REHEARSAL = "rehearsal (--quick): these figures mean nothing"
+REHEARSAL = "rehearsal (--quick): results are meaningless"
 _DOTS_PER_INCH = 150
 _SETTINGS: dict[str, Any] = {
     "font.family": "DejaVu Sans",

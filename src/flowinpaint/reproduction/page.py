@@ -26,8 +26,8 @@ from flowinpaint.version import __version__
 
 PICTURES = (".png", ".svg")
 _REHEARSAL = (
-    "**This is a rehearsal (`--quick`): tiny networks, trained for a moment, on a few small frames. Its figures mean "
-    "nothing; it shows only that every step works.**"
+    "**This is a rehearsal (`--quick`): tiny networks, trained for a moment, on a few small frames. Its results are "
+    "meaningless; it only shows that every step works.**"
 )
 
 
@@ -96,9 +96,9 @@ def provenance(session: Session, frames: FrameSet, means: Means | None, networks
     seed = session.run_options.seed
     lines = [
         *(f"- **{name}**, {text}." for name, text in frames.about.items()),
-        "- What is given is a share of all pixels, drawn among those with ground truth; masks are files of the frames "
-        f"where there are any, and drawn by the seed {seed} otherwise.",
-        "- EPE (px) is over all pixels with ground truth, the given ones included, as in the paper.",
+        "- The given share is of all pixels, drawn among those with ground truth. Masks come from the frames' files "
+        f"where they exist, otherwise from seed {seed}.",
+        "- EPE (px) covers all pixels with ground truth, including the given ones, as in the paper.",
         f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.",
     ]
     parts = ["## What was measured", "\n".join(lines)]
@@ -155,13 +155,13 @@ def _budget_note(trained: Sequence[TrainedNetwork]) -> list[str]:
     if len(budgets) > 1:
         return [f"**The networks had different budgets: {', '.join(sorted(budgets))}.**"]
     if len(known) < len(trained):
-        return ["Of weights that were made elsewhere nothing is known but the file."]
+        return ["The training of weights made elsewhere is unknown."]
     return []
 
 
 def _failures(means: Means) -> list[str]:
     return [
-        f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; its "
-        f"mean is of the others: {mean.error}"
+        f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; the "
+        f"mean covers the others: {mean.error}"
         for (column, dataset, case), mean in means.failures.items()
     ]

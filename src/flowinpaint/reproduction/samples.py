@@ -38,8 +38,8 @@ def figure_samples(session: Session) -> Page:
     table = [[p["frame"], p["label"], number(p["epe"]), number(p["epe_box"])] for p in panels]
     paragraphs = [
         "# Samples at 5 %",
-        "Below each picture is its part in the red box, where the truth has its strongest edges; EPE (px) is over the "
-        "picture and in the box.",
+        "Below each picture is the part in the red box, around the strongest edges of the truth. EPE (px) is of the "
+        "picture and of the box.",
         markdown_table(["frame", "method", "EPE", "in the box"], table, words=(0, 1)),
         *provenance(session, frames, None, [network_at(method.family, MIDDLE) for method in chosen if method.family]),
     ]

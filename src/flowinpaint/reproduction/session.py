@@ -63,7 +63,7 @@ class Methods:
         if name == PD and find_spec("diffusers") is None:
             return "it needs diffusers, the extra 'pd'"
         if name == PD and not (self._on_gpu or self.networks.scale.rehearsal or PD in (self.chosen or ())):
-            return "on a CPU a frame takes hours; --methods with 'pd' in it runs it all the same"
+            return "on a CPU a frame takes hours; name 'pd' in --methods to run it anyway"
         return ""
 
     def column(

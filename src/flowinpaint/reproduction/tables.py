@@ -23,21 +23,20 @@ Comparisons = dict[tuple[str, float], Comparison]
 _TRAINING_DOMAIN = "flyingthings"
 _FIGURES = {"epe": "EPE (px)", "fl": "Fl (%)"}
 _READING = (
-    "Rows in italics are the paper's, the others are measured here, and the best of them is bold. One network for each "
-    "density, as in the paper, and one PD for all, which sees no mask in training. EED has the parameters that the "
-    "paper found for the density, AMLE and LB those that their authors chose for Sintel. `neuroexplicit` and "
-    "`neuroexplicit-paper` are the networks that come with the package, one for all densities; the paper has them not."
+    "Rows in italics are the paper's; the others are measured here, the best in bold. Each density has its own "
+    "network, as in the paper; PD has one for all, since it sees no mask in training. EED has the parameters that the paper "
+    "found for the density; AMLE and LB have those that their authors chose for Sintel. `neuroexplicit` and "
+    "`neuroexplicit-paper` are shipped with the package, one network for all densities; they are not in the paper."
 )
 _ABLATION_READING = (
-    "Full's EPE (px), and how much larger that of each other network is. Rows in italics are the paper's. -μ, -v "
-    "and -α take from the structure tensor, or as a constant, what the full network learns; +β and +W learn more. "
-    "`decoder 2` (a decoder without holes) and `first guess` (the network also sees a first guess of the flow) are "
-    "not the paper's. **Here one network serves all three densities** (it is trained with 1 to 10 % given); the "
-    "paper trained one for each."
+    "EPE (px) of Full, and the difference to it for every other network. Rows in italics are the paper's. -μ, -v and "
+    "-α replace a learned quantity by the structure tensor's or by a constant; +β and +W learn more. `decoder 2` (a "
+    "decoder without holes) and `first guess` (the network also sees a first guess of the flow) are ours. **Here one network "
+    "serves all three densities** (trained with 1 to 10 % given); the paper trained one for each."
 )
 _FL_READING = (
-    "Fl is the per cent of pixels that is off by more than 3 px and 5 %: KITTI's rule, which the paper's code has "
-    "too, though its text says *or*. PD is not in this table, nor in the paper's: there it fails on frames so wide."
+    "Fl is the percentage of pixels whose error exceeds both 3 px and 5 %. This is KITTI's rule and that of the "
+    "paper's code, though the paper's text says *or*. PD is missing, as in the paper: it fails on frames this wide."
 )
 
 
@@ -118,7 +117,7 @@ def _error_page(
         for density in _densities(means, dataset)
         for column in means.columns
     ]
-    return Page(name, rows, paragraphs, _pictures(session, blocks), f"{title}, beside the paper's figures")
+    return Page(name, rows, paragraphs, _pictures(session, blocks), f"{title}, with the paper's values")
 
 
 def error_block(means: Means, dataset: str, figure: str) -> Block:
