@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,7 +16,8 @@ from flowinpaint.cli import reproduce as command
 from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.evaluation import jobs, speed
-from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables
+from flowinpaint.evaluation.speed_cells import Given
+from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, timing
 from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
 from flowinpaint.result import Result
 from frame_folder import make_root
@@ -53,11 +55,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple_scenes: None) 
     monkeypatch.setattr(command, "QUICK_SCALE", SMALLER)
     monkeypatch.setattr(frames, "_generator", generator)
     monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "given_at", grey_frame)
     monkeypatch.setattr(drawing, "_DOTS_PER_INCH", 20)
     monkeypatch.chdir(tmp_path)
     frames._scene.cache_clear()
     yield tmp_path
     frames._scene.cache_clear()
+
+
+def grey_frame(height: int, width: int, density: float, seed: int) -> Given:
+    """A frame to time methods on, without painting the sample scene."""
+    mask = np.zeros((height, width), np.bool_)
+    mask[::4, ::4] = True
+    return Given(np.full((height, width, 3), 128, np.uint8), np.ones((height, width, 2), np.float32), mask)
 
 
 def run(*arguments: Any) -> tuple[int, str, str]:

@@ -24,15 +24,15 @@ _TRAINING_DOMAIN = "flyingthings"
 _FIGURES = {"epe": "EPE (px)", "fl": "Fl (%)"}
 _READING = (
     "Rows in italics are the paper's; the others are measured here, the best in bold. Each density has its own "
-    "network, as in the paper; PD has one for all, since it sees no mask in training. EED has the parameters that the paper "
-    "found for the density; AMLE and LB have those that their authors chose for Sintel. `neuroexplicit` and "
+    "network, as in the paper; PD has one for all, since it sees no mask in training. EED has the parameters that the "
+    "paper found for the density; AMLE and LB have those that their authors chose for Sintel. `neuroexplicit` and "
     "`neuroexplicit-paper` are shipped with the package, one network for all densities; they are not in the paper."
 )
 _ABLATION_READING = (
     "EPE (px) of Full, and the difference to it for every other network. Rows in italics are the paper's. -μ, -v and "
     "-α replace a learned quantity by the structure tensor's or by a constant; +β and +W learn more. `decoder 2` (a "
-    "decoder without holes) and `first guess` (the network also sees a first guess of the flow) are ours. **Here one network "
-    "serves all three densities** (trained with 1 to 10 % given); the paper trained one for each."
+    "decoder without holes) and `first guess` (the network also sees a first guess of the flow) are ours. **Here one "
+    "network serves all three densities** (trained with 1 to 10 % given); the paper trained one for each."
 )
 _FL_READING = (
     "Fl is the percentage of pixels whose error exceeds both 3 px and 5 %. This is KITTI's rule and that of the "
