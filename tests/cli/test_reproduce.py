@@ -17,7 +17,7 @@ from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.layered_config import LayeredConfig
 from flowinpaint.evaluation import jobs, speed
 from flowinpaint.evaluation.speed_cells import Given
-from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, timing
+from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, targets, timing
 from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
 from flowinpaint.result import Result
 from frame_folder import make_root
@@ -90,11 +90,14 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Those of more samples differ from these by one setting, which tests/reproduction/test_experiment.py reads.
+    names = {name: spec for name, spec in NETWORKS.items() if not name.endswith(("-n1964", "-n9820", "-n19640"))}
+    monkeypatch.setattr(targets, "NETWORKS", names)
     code, stdout, _ = run("all", "--quick")
     assert code == 0
     out = place / "reproduction-quick"
-    assert f"{len(NETWORKS)} networks are in reproduction-quick/networks." in stdout
-    assert {path.name for path in (out / "networks").iterdir()} == NETWORKS.keys()
+    assert f"{len(names)} networks are in reproduction-quick/networks." in stdout
+    assert {path.name for path in (out / "networks").iterdir()} == names.keys()
     written = {path.name for path in out.iterdir()}
     assert {f"{name}{suffix}" for name in REPORTS for suffix in (".csv", ".md", ".png", ".svg")} <= written
     assert not [name for name in written if name.startswith(".flowinpaint-")]

@@ -43,7 +43,9 @@ def test_what_the_error_does_is_compared_with_the_papers_text() -> None:
 def test_a_network_that_saw_no_sample_twice_counts_for_more_samples_too(
     make_session: MakeSession, scale: Scale
 ) -> None:
-    scale = replace(scale, settings=(*scale.settings, "data.batch=200"))  # in its one step some of 196 come again
+    scale = replace(
+        scale, settings=(*scale.settings, "data.batch=200", "data.size=[16, 16]")
+    )  # in its one step some of 196 come again
     session = make_session(scale=scale, methods=("flownets",))
     report = figure_data(session)
     assert {path.name for path in (session.out / "networks").iterdir()} == {"flownets-05-n196", "flownets-05-n1964"}
