@@ -76,12 +76,6 @@ class Training:
     bank: str = ""
     rehearsal: bool = False
 
-    @property
-    def without_repeats(self) -> bool:
-        """Whether training ended before it saw one of its generated samples a second time."""
-        data = self.config["data"]
-        return bool(data["source"] == GENERATED and self.steps * data["batch"] <= data["distinct"])
-
 
 @dataclass(frozen=True)
 class TrainedNetwork:
@@ -97,13 +91,16 @@ class TrainedNetwork:
 
     @property
     def here(self) -> bool:
-        """Whether the weights are on this machine."""
+        """True if the weights are on this machine."""
         return self.weights.is_file()
 
     @property
     def without_repeats(self) -> bool:
-        """Whether training is known to have ended before it saw a generated sample a second time."""
-        return self.training is not None and self.training.without_repeats
+        """True if training is known to have ended before it saw a generated sample a second time."""
+        if self.training is None:
+            return False
+        data = self.training.config["data"]
+        return bool(data["source"] == GENERATED and self.training.steps * data["batch"] <= data["distinct"])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 
 from flowinpaint import checks
 from flowinpaint.api import load_model, to_batch
-from flowinpaint.data.folder import Frame, FrameSource
+from flowinpaint.data.folder import Frame
 from flowinpaint.evaluation.benchmark import Step, frame_key
 from flowinpaint.evaluation.jobs import Job, measure, run_jobs, sentence_of
 from flowinpaint.evaluation.records import Record, RunKey
@@ -55,13 +55,9 @@ class Column:
     parameters: dict[str, float | str] = field(default_factory=dict)
     compute: bool = True
 
-    def key(self, sample: FrameSource, crop: int, options: RunOptions) -> RunKey:
-        """The key of its run on a frame."""
-        return self.named(frame_key(sample, self.case, options.seed, options.device, crop))
-
-    def named(self, key: RunKey) -> RunKey:
-        """The key of a frame, completed by method, weights and parameters."""
-        return replace(key, method=self.method, weights=self.weights, parameters=self.parameters)
+    def key(self, frame: RunKey) -> RunKey:
+        """The key of its run on a frame, from the frame's own key."""
+        return replace(frame, method=self.method, weights=self.weights, parameters=self.parameters)
 
 
 class ColumnRecord(NamedTuple):
@@ -149,7 +145,7 @@ def run_columns(
         for case in sample.possible(cases)
     }
     wanted = [
-        (column, sample, column.named(keys[sample, column.case]))
+        (column, sample, column.key(keys[sample, column.case]))
         for column in columns
         for sample in frames.samples
         if (sample, column.case) in keys

@@ -13,6 +13,7 @@ import numpy as np
 
 from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame, FrameSource
+from flowinpaint.evaluation.benchmark import frame_key
 from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
@@ -63,8 +64,9 @@ def _row(session: Session, sample: FrameSource, columns: Sequence[Column]) -> Zo
     options, crop = session.run_options, session.square.crop
     frame = sample.load(MIDDLE, options.seed, crop)
     filled: dict[str, Field] = {}
+    frame_of_run = frame_key(sample, MIDDLE, options.seed, options.device, crop)
     for column in columns:
-        key = column.key(sample, crop, options)
+        key = column.key(frame_of_run)
         field = session.fields.find(key)
         if field is None and column.compute:
             field = _fill(session, frame, column)

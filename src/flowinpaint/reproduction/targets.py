@@ -35,20 +35,15 @@ def check_parts(names: Sequence[str]) -> list[str]:
 
 def check_frames(session: Session, names: Sequence[str]) -> None:
     """Find the frames of the parts before anything is trained, and note where generated ones replace others."""
-    notes = []
+    needed: list[tuple[str, FrameSet]] = []
     if any(name in PAGES and name not in ("table3", "figure-cost") for name in names):
-        frames = session.square
-        notes += [] if session.frame_options.scenes else _replaced("No frames were named", frames)
+        needed.append(("" if session.frame_options.scenes else "No frames were named", session.square))
     if "table3" in names:
-        notes += _replaced("None of KITTI's frames were named for Table 3", session.wide)
-    for sentence in notes if not session.scale.rehearsal else ():
-        session.callbacks.note_once(sentence)
-
-
-def _replaced(reason: str, frames: FrameSet) -> list[str]:
-    if not all(isinstance(sample, SceneSample) for sample in frames.samples):
-        return []
-    return [f"{reason}: using {len(frames.samples)} generated ones."]
+        needed.append(("None of KITTI's frames were named for Table 3", session.wide))
+    for reason, frames in needed:
+        generated = all(isinstance(sample, SceneSample) for sample in frames.samples)
+        if generated and reason and not session.scale.rehearsal:
+            session.callbacks.note_once(f"{reason}: using {len(frames.samples)} generated ones.")
 
 
 def train_networks(session: Session, only: Sequence[str] | None = None) -> list[str]:
