@@ -16,7 +16,7 @@ from flowinpaint.api import EXPLICIT, TO_TRAIN
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import read_model
-from flowinpaint.reproduction.study import NETWORKS
+from flowinpaint.reproduction.experiment import NETWORKS
 from helpers import FLOW_AWARE
 
 METHODS = pytest.mark.parametrize("method", [name for name in EXPLICIT if not name.startswith("opencv-")])

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,13 +10,12 @@ import torch
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.reproduction import frames
-from flowinpaint.reproduction.audience import Audience
-from flowinpaint.reproduction.frames import FrameChoice
-from flowinpaint.reproduction.ledger import open_ledger
-from flowinpaint.reproduction.measuring import Machine
-from flowinpaint.reproduction.networks import NetworkShelf, Orders
-from flowinpaint.reproduction.scale import QUICK_SCALE, Budget, Scale
-from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.experiment import QUICK_SCALE, Budget, Scale
+from flowinpaint.reproduction.frames import FrameOptions
+from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks
+from flowinpaint.reproduction.records import FIELDS, FieldStore, open_records
+from flowinpaint.reproduction.runs import RunOptions
+from flowinpaint.reproduction.session import Methods, Session
 from scene_bank import tiny_bank
 
 MakeSession = Callable[..., Session]
@@ -25,7 +23,7 @@ MakeSession = Callable[..., Session]
 
 @pytest.fixture
 def scale() -> Scale:
-    settings = (*QUICK_SCALE.settings, "data.size=[32, 32]")
+    settings = (*QUICK_SCALE.settings, "data.size=[32, 32]", "optimiser.revive_every=0")
     return Scale(
         rehearsal=True,
         crop=32,
@@ -56,21 +54,34 @@ def tiny_scenes(monkeypatch: pytest.MonkeyPatch, simple_scenes: None) -> Iterato
 
 @pytest.fixture
 def make_session(tmp_path: Path, scale: Scale, tiny_scenes: None) -> Iterator[MakeSession]:
-    """Makes a session in a folder `out`; what it notes is in `told`."""
+    """Makes a session in a folder `out`."""
     with ExitStack() as stack:
 
         def make(
-            orders: Orders | None = None, machine: Machine | None = None, records: tuple[Path, ...] = (), **fields: Any
+            options: NetworkOptions | None = None,
+            run_options: RunOptions | None = None,
+            *,
+            scale: Scale = scale,
+            out: Path = tmp_path / "out",
+            note: Callable[[str], None] = lambda sentence: None,
+            frames: FrameOptions | None = None,
+            methods: tuple[str, ...] | None = None,
+            records: tuple[Path, ...] = (),
+            times: tuple[Path, ...] = (),
         ) -> Session:
-            stack.close()  # the ledger of an earlier one
-            own_scale = fields.pop("scale", scale)
-            out = fields.pop("out", tmp_path / "out")
-            told: list[str] = []
-            audience = fields.pop("audience", Audience(note=told.append))
-            ledger = stack.enter_context(open_ledger(out, records))
-            shelf = NetworkShelf(out / "networks", own_scale, orders or Orders(), torch.device("cpu"), audience)
-            choice = fields.pop("choice", FrameChoice())
-            machine = machine or Machine("cpu")
-            return Session(out, own_scale, choice, machine, shelf, ledger, audience, records=records, **fields)
+            stack.close()  # the records of an earlier session
+            callbacks = Callbacks(note=note)
+            networks = Networks(out / "networks", scale, options or NetworkOptions(), torch.device("cpu"), callbacks)
+            return Session(
+                out,
+                scale,
+                frames or FrameOptions(),
+                run_options or RunOptions("cpu"),
+                Methods(networks, "cpu", methods, callbacks),
+                stack.enter_context(open_records(out, records)),
+                FieldStore(out / FIELDS, tuple(path.parent / FIELDS for path in records)),
+                callbacks,
+                times,
+            )
 
         yield make

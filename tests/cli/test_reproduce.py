@@ -1,10 +1,12 @@
 import csv
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,9 +16,9 @@ from flowinpaint.cli import reproduce as command
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import jobs, speed
-from flowinpaint.reproduction import frames, networks, tables
-from flowinpaint.reproduction.scale import QUICK_SCALE, Budget
-from flowinpaint.reproduction.study import NETWORKS
+from flowinpaint.evaluation.speed_cells import Given
+from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, targets, timing
+from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
 from flowinpaint.result import Result
 from frame_folder import make_root
 from scene_bank import tiny_bank
@@ -36,7 +38,7 @@ SMALLER = replace(
     budget=Budget(steps=1),
     scenes=1,
     wide_size=(24, 40),
-    settings=(*QUICK_SCALE.settings, "data.size=[32, 32]"),
+    settings=(*QUICK_SCALE.settings, "data.size=[32, 32]", "optimiser.revive_every=0"),
     sampling={"sampling_steps": 2, "resampling_steps": 1},
     repeats=1,
 )
@@ -53,10 +55,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple_scenes: None) 
     monkeypatch.setattr(command, "QUICK_SCALE", SMALLER)
     monkeypatch.setattr(frames, "_generator", generator)
     monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "given_at", grey_frame)
+    monkeypatch.setattr(drawing, "_DOTS_PER_INCH", 20)
     monkeypatch.chdir(tmp_path)
     frames._scene.cache_clear()
     yield tmp_path
     frames._scene.cache_clear()
+
+
+def grey_frame(height: int, width: int, density: float, seed: int) -> Given:
+    """A frame to time methods on, without painting the sample scene."""
+    mask = np.zeros((height, width), np.bool_)
+    mask[::4, ::4] = True
+    return Given(np.full((height, width, 3), 128, np.uint8), np.ones((height, width, 2), np.float32), mask)
 
 
 def run(*arguments: Any) -> tuple[int, str, str]:
@@ -79,11 +90,14 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Those of more samples differ from these by one setting, which tests/reproduction/test_experiment.py reads.
+    names = {name: spec for name, spec in NETWORKS.items() if not name.endswith(("-n1964", "-n9820", "-n19640"))}
+    monkeypatch.setattr(targets, "NETWORKS", names)
     code, stdout, _ = run("all", "--quick")
     assert code == 0
     out = place / "reproduction-quick"
-    assert f"{len(NETWORKS)} networks are in reproduction-quick/networks." in stdout
-    assert {path.name for path in (out / "networks").iterdir()} == NETWORKS.keys()
+    assert f"{len(names)} networks are in reproduction-quick/networks." in stdout
+    assert {path.name for path in (out / "networks").iterdir()} == names.keys()
     written = {path.name for path in out.iterdir()}
     assert {f"{name}{suffix}" for name in REPORTS for suffix in (".csv", ".md", ".png", ".svg")} <= written
     assert not [name for name in written if name.startswith(".flowinpaint-")]
@@ -99,12 +113,14 @@ def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypat
     methods = ["eed", "amle", "laplace-beltrami", "ours", "flownets", "wgain", "pd", "neuroexplicit"]
     assert [row["method"] for row in rows] == [*methods, "neuroexplicit-paper"]
     assert all(float(row["epe"]) > 0 for row in rows)
-    texts = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".csv", ".md", ".svg")}
+    texts = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".csv", ".md")}
     forbid(monkeypatch)
+    for module in (cost, curves, tables):  # the same picture is the same file: tests/reproduction/test_page.py
+        monkeypatch.setattr(module, "render", lambda *_, **__: {".png": b"", ".svg": b""})
     code, _, stderr = run("all", "--quick")
     assert code == 0
     assert "Training" not in stderr
-    again = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".csv", ".md", ".svg")}
+    again = {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".csv", ".md")}
     assert again == texts
 
 
@@ -185,7 +201,7 @@ def test_an_interruption_is_a_sentence_and_130(place: Path, monkeypatch: pytest.
     arguments = ("table3", "--quick", "--methods", "laplace-beltrami,eed", "-o", "out")
     code, _, stderr = run(*arguments)
     assert code == 130
-    assert "Stopped: what is finished is in out; the same command goes on from there." in stderr
+    assert "Stopped: finished results are in out; the same command continues." in stderr
     assert len((place / "out" / "records.jsonl").read_text().splitlines()) == 2
     stopped_after = 99
     assert run(*arguments)[0] == 0
@@ -206,31 +222,31 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_table(place: Path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["table4"], "PART: 'table4' was given; taken are networks, table1, table2, table3, figure-data, "),
-        (["table1", "--methods", "eed,nearest"], "--methods: 'nearest' was given; taken are eed, amle, "),
-        (["table1", "--methods", ","], "--methods: ',' was given"),
-        (["networks", "--only", "ours-07"], "--only: 'ours-07' was given; taken are ours-01, "),
-        (["table1", "--only", "ours-05"], "--only: 'ours-05' was given without the part 'networks'"),
-        (["table1", "--minutes", "0"], "--minutes: 0 was given; a number above 0 is taken"),
-        (["table1", "--steps", "0"], "--steps: 0 was given; 1 or more is taken"),
-        (["table1", "--steps", "1", "--minutes", "1"], "--minutes and --steps: both or none were given"),
-        (["table1", "--models", "no"], "--models: no is no folder"),
-        (["table1", "--bank", "no"], "--bank: no: there is no such file"),
-        (["table1", "--sintel", "no"], "--sintel: no does not exist, expected the folder no/training/final"),
-        (["table3", "--kitti", "no"], "--kitti: no does not exist"),
-        (["table1", "--root", "no"], "--root: no does not exist"),
-        (["table1", "--models", "."], "--models: . holds no network of a reproduction"),
-        (["table1", "--records", "no"], "--records: no: there is no such file"),
-        (["figure-cost", "--times", "no"], "--times: no: there is no such file"),
-        (["table1", "--set", "model.widht=3"], "model.widht: there is no such key"),
-        (["networks", "--no-train"], "--no-train: it was given with the part 'networks' alone"),
-        (["table2", "--no-train"], "PART: nothing of it can be measured here; full: it is not trained"),
+        (["table4"], r"PART must be one of networks, table1, table2, table3, figure-data, .*, got 'table4'"),
+        (["table1", "--methods", "eed,nearest"], r"--methods must be one of eed, amle, .*, got 'nearest'"),
+        (["table1", "--methods", ","], r"--methods\b.*','"),
+        (["networks", "--only", "ours-07"], r"--only must be one of ours-01, .*, got 'ours-07'"),
+        (["table1", "--only", "ours-05"], r"--only needs the part 'networks'"),
+        (["table1", "--minutes", "0"], r"--minutes must be a number above 0, got 0"),
+        (["table1", "--steps", "0"], r"--steps must be at least 1, got 0"),
+        (["table1", "--steps", "1", "--minutes", "1"], r"exactly one of --minutes and --steps must be above 0"),
+        (["table1", "--models", "no"], r"--models must be a folder .*; no is no folder"),
+        (["table1", "--bank", "no"], r"--bank: no does not exist"),
+        (["table1", "--sintel", "no"], r"--sintel\b.*\bno\b.*no/training/final"),
+        (["table3", "--kitti", "no"], r"--kitti\b.*\bno\b"),
+        (["table1", "--root", "no"], r"--root\b.*\bno\b"),
+        (["table1", "--models", "."], r"--models must be a folder .*; \. has none of them"),
+        (["table1", "--records", "no"], r"--records must be the records.jsonl .*; no does not exist"),
+        (["figure-cost", "--times", "no"], r"--times must be the times.json .*; no does not exist"),
+        (["table1", "--set", "model.widht=3"], r"model\.widht"),
+        (["networks", "--no-train"], r"--no-train must not be combined with the part 'networks' alone"),
+        (["table2", "--no-train"], r"PART: nothing of it can be measured here; full: it is not trained"),
     ],
 )
 def test_bad_arguments_are_sentences_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:
     code, stdout, stderr = run(*arguments, "--quick", "-o", "out")
     assert (code, stdout) == (1, "")
     assert stderr.startswith("Error: ")
-    assert sentence in stderr
+    assert re.search(sentence, stderr)
     assert not list(place.glob("out/*.md"))
     assert not (place / "out" / "networks").exists()

@@ -14,11 +14,10 @@ from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation import speed
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction import cost
-from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.cost import cost_table, figure_cost, measure_costs
-from flowinpaint.reproduction.scale import Scale
+from flowinpaint.reproduction.experiment import Scale
 from flowinpaint.reproduction.session import Session
-from flowinpaint.reproduction.times import (
+from flowinpaint.reproduction.timing import (
     CallTime,
     count_parameters,
     measure_time,
@@ -32,15 +31,14 @@ MakeSession = Callable[..., Session]
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kinds of network, and the methods without one, that are timed."""
+    """The kinds of network, and the methods without one, that are timed; their times are made up."""
     kinds: list[str] = []
 
-    def told(method: ModelConfig | str, *others: Any) -> CallTime:
+    def told(method: ModelConfig | str, *_: Any) -> CallTime:
         kinds.append(method if isinstance(method, str) else method.kind)
-        return measure_time(method, *others)
+        return CallTime(0.001 * len(kinds), 3)
 
     monkeypatch.setattr(cost, "measure_time", told)
-    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
     return kinds
 
 
@@ -97,7 +95,7 @@ def test_on_a_cpu_pd_is_not_timed_at_the_papers_scale_unless_asked_for(
     assert found["pd-paper"].parameters == pytest.approx(976_748_807, rel=1e-3)
     text = "\n".join(figure_cost(session).paragraphs)
     assert "PD was not timed here: on a CPU a frame takes hours" in text
-    assert make_session(scale=paper, methods=("pd",)).obstacle("pd") == ""
+    assert make_session(scale=paper, methods=("pd",)).methods.obstacle("pd") == ""
 
 
 @pytest.mark.usefixtures("timed")
@@ -127,14 +125,17 @@ def test_times_of_another_size_are_left_out_and_that_is_told(make_session: MakeS
     other = tmp_path / "gpu.json"
     write_times(other, [replace(own[0].times[0], machine="A GPU", size=384)])
     told: list[str] = []
-    found = measure_costs(make_session(methods=("eed",), times=(other,), audience=Audience(note=told.append)))
+    found = measure_costs(make_session(methods=("eed",), times=(other,), note=told.append))
     assert found == own
-    assert told == ["--times: what it has is left out, since it is of other methods or sizes than 32×32."]
+    assert told == ["--times has no time of these methods at 32×32, and is left out."]
 
 
-def test_a_time_is_of_so_many_calls(scale: Scale) -> None:
-    timing = measure_time(FlowNetSConfig(width=2), {}, 32, 0.05, torch.device("cpu"), 3)
-    assert timing.calls >= 3
+@pytest.mark.parametrize("method", [FlowNetSConfig(width=2), "nearest"])
+def test_a_time_is_of_several_calls(method: ModelConfig | str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    timing = measure_time(method, {}, 32, 0.05, torch.device("cpu"), 3)
+    assert timing.calls == 3
+    assert timing.seconds > 0
     assert timing.share == 1
 
 
@@ -168,13 +169,16 @@ def test_a_time_that_is_reckoned_is_marked(make_session: MakeSession, tmp_path: 
     write_times(other, [replace(pd.times[0], machine="A GPU", milliseconds=1234.5, share=0.125)])
     session = make_session(times=(other,))
     assert "| ≈ 1,230 |" in cost_table(measure_costs(session))
-    assert any("12 % were run on A GPU" in paragraph for paragraph in figure_cost(session).paragraphs)
+    assert any(
+        "extrapolated from 12 % of the iterations of PD on A GPU" in paragraph
+        for paragraph in figure_cost(session).paragraphs
+    )
 
 
 def test_files_of_times_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"--times: .*no.json: there is no such file"):
+    with pytest.raises(MissingFileError, match=r"--times must be .*no.json does not exist"):
         read_times(tmp_path / "no.json")
     for text in ("", "[]", json.dumps({"times": [{"name": "ours"}]})):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(FileFormatError, match=r"--times: .*bad.json: is not what a reproduction writes"):
+        with pytest.raises(FileFormatError, match=r"--times must be .*bad.json is not"):
             read_times(tmp_path / "bad.json")

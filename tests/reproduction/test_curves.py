@@ -2,10 +2,8 @@ from dataclasses import replace
 
 from finished_evaluations import made_up
 from flowinpaint.reproduction.curves import Curves, curves_of, figure_data, networks_by_samples, trend, trend_table
-from flowinpaint.reproduction.means import Means
-from flowinpaint.reproduction.measuring import Outcome
-from flowinpaint.reproduction.scale import Scale
-from flowinpaint.reproduction.study import CONTENDERS, MIDDLE, SAMPLE_COUNTS, TESTED_DENSITIES
+from flowinpaint.reproduction.experiment import METHODS, MIDDLE, SAMPLE_COUNTS, TESTED_DENSITIES, Scale
+from flowinpaint.reproduction.runs import ColumnRecord, Means
 from tiny_reproductions import MakeSession
 
 FALLING = tuple(1 / (1 + 10 * density) for density in TESTED_DENSITIES)
@@ -15,19 +13,19 @@ def curves(**values: tuple[float | None, ...]) -> Curves:
     return Curves(TESTED_DENSITIES, {(method, "A"): own for method, own in values.items()})
 
 
-def outcome(column: str, case: float, epe: float) -> Outcome:
-    return Outcome(column, case, "A", "one", made_up(column, case, "A", "one", epe))
+def result(column: str, case: float, epe: float) -> ColumnRecord:
+    return ColumnRecord(column, made_up(column, case, "A", "one", epe))
 
 
 def test_curves_run_through_the_densities() -> None:
-    means = Means([outcome("ours", density, 2 * density) for density in TESTED_DENSITIES[:-1]])
+    means = Means([result("ours", density, 2 * density) for density in TESTED_DENSITIES[:-1]])
     found = curves_of(dict.fromkeys(TESTED_DENSITIES, means), TESTED_DENSITIES)
     assert found.values == {("ours", "A"): (*(2 * density for density in TESTED_DENSITIES[:-1]), None)}
     assert found.at("A", 0) == {"Ours": 0.02}
 
 
 def test_curves_run_through_the_numbers_of_samples() -> None:
-    means = {n: Means([outcome("ours", MIDDLE, n / 1000), outcome("eed", MIDDLE, 0.5)]) for n in SAMPLE_COUNTS}
+    means = {n: Means([result("ours", MIDDLE, n / 1000), result("eed", MIDDLE, 0.5)]) for n in SAMPLE_COUNTS}
     found = curves_of(means, SAMPLE_COUNTS)
     assert found.values["ours", "A"] == (0.196, 1.964, 9.82, 19.64)
     assert found.values["eed", "A"] == (0.5,) * 4
@@ -45,7 +43,9 @@ def test_what_the_error_does_is_compared_with_the_papers_text() -> None:
 def test_a_network_that_saw_no_sample_twice_counts_for_more_samples_too(
     make_session: MakeSession, scale: Scale
 ) -> None:
-    scale = replace(scale, settings=(*scale.settings, "data.batch=200"))  # in its one step some of 196 come again
+    scale = replace(
+        scale, settings=(*scale.settings, "data.batch=200", "data.size=[16, 16]")
+    )  # in its one step some of 196 come again
     session = make_session(scale=scale, methods=("flownets",))
     report = figure_data(session)
     assert {path.name for path in (session.out / "networks").iterdir()} == {"flownets-05-n196", "flownets-05-n1964"}
@@ -53,8 +53,8 @@ def test_a_network_that_saw_no_sample_twice_counts_for_more_samples_too(
     assert list(values) == list(SAMPLE_COUNTS)
     assert values[19_640] == values[9_820] == values[1_964] != values[196]
     text = "\n".join(report.paragraphs)
-    assert "it would have been the same: flownets-05-n1964." in text
+    assert "each would have been the same: flownets-05-n1964." in text
     assert "FlowNetS with 9,820 samples is its network of 1,964." in text
-    session.network("flownets-05-n19640")
-    found = networks_by_samples(session, CONTENDERS["flownets"])
+    session.methods.network("flownets-05-n19640")
+    found = networks_by_samples(session, METHODS["flownets"])
     assert found == {196: 196, 1_964: 1_964, 9_820: 1_964, 19_640: 19_640}

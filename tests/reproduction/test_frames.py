@@ -8,24 +8,21 @@ import numpy.typing as npt
 import pytest
 
 import flowinpaint as fi
-from flowinpaint.data.folder import Sample
+from flowinpaint.data.folder import Sample, centre
 from flowinpaint.errors import InputError
-from flowinpaint.reproduction.audience import Audience
+from flowinpaint.reproduction.experiment import Scale
 from flowinpaint.reproduction.frames import (
     GENERATED,
     GENERATED_WIDE,
-    FrameChoice,
+    FrameOptions,
     FrameSet,
-    LayoutSample,
     SceneSample,
-    centre,
-    left_out_folders,
+    folders_without_flow,
     square_frames,
     wide_frames,
 )
-from flowinpaint.reproduction.parts import check_frames
-from flowinpaint.reproduction.scale import Scale
 from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.targets import check_frames
 from flowinpaint.training.config import DataConfig
 from frame_folder import make_root, make_sample
 
@@ -77,7 +74,7 @@ def flyingthings(root: Path) -> Path:
 
 def test_sintel_is_cut_to_the_middle_of_its_final_pass(tmp_path: Path, scale: Scale) -> None:
     root = sintel(tmp_path)
-    frames = square_frames(FrameChoice(sintel=root), scale, DATA)
+    frames = square_frames(FrameOptions(sintel=root), scale, DATA)
     assert frames.crop == 32
     assert frames.datasets == ["Sintel"]
     assert [sample.name for sample in frames.samples] == ["alley_1/frame_0001", "alley_1/frame_0002"]
@@ -88,11 +85,11 @@ def test_sintel_is_cut_to_the_middle_of_its_final_pass(tmp_path: Path, scale: Sc
     assert frame.mask.sum() == round(0.05 * 32 * 32)
     assert frames.about["Sintel"] == "2 frames: training frames, final pass, the 32×32 pixels in their middle"
     with pytest.raises(InputError, match=r"--scenes"):
-        square_frames(FrameChoice(kitti=root), scale, DATA)
+        square_frames(FrameOptions(kitti=root), scale, DATA)
 
 
 def test_kitti_is_whole_and_shares_are_of_all_pixels_among_the_measured(tmp_path: Path, scale: Scale) -> None:
-    frames = wide_frames(FrameChoice(kitti=kitti(tmp_path)), scale, DATA)
+    frames = wide_frames(FrameOptions(kitti=kitti(tmp_path)), scale, DATA)
     assert (frames.crop, frames.datasets) == (0, ["KITTI2015"])
     sample = frames.samples[0]
     frame = sample.load(0.1, crop=frames.crop)
@@ -106,17 +103,17 @@ def test_kitti_is_whole_and_shares_are_of_all_pixels_among_the_measured(tmp_path
 
 
 def test_flyingthings_is_the_final_test_split_of_one_camera_and_direction(tmp_path: Path, scale: Scale) -> None:
-    frames = square_frames(FrameChoice(flyingthings=flyingthings(tmp_path)), scale, DATA)
+    frames = square_frames(FrameOptions(flyingthings=flyingthings(tmp_path)), scale, DATA)
     assert [sample.name for sample in frames.samples] == ["left/into_future/0000006"]
     (sample,) = frames.samples
-    assert isinstance(sample, LayoutSample)
-    assert sample.entry.image == tmp_path / "val/image_final/left/0000006.png"
+    assert isinstance(sample, Sample)
+    assert sample.image == tmp_path / "val/image_final/left/0000006.png"
     assert "test split, final pass" in frames.about["FlyingThings3D"]
 
 
 def test_a_fingerprint_changes_with_a_file(tmp_path: Path, scale: Scale) -> None:
     root = sintel(tmp_path)
-    sample, other = square_frames(FrameChoice(sintel=root), scale, DATA).samples
+    sample, other = square_frames(FrameOptions(sintel=root), scale, DATA).samples
     before = sample.fingerprint(0.05)
     assert before == sample.fingerprint(0.1) != other.fingerprint(0.05)
     picture(root / "training" / "final" / "alley_1" / "frame_0001.png", 99)
@@ -126,24 +123,24 @@ def test_a_fingerprint_changes_with_a_file(tmp_path: Path, scale: Scale) -> None
 def test_folders_are_kittis_or_not_and_disparity_has_no_place(tmp_path: Path, scale: Scale) -> None:
     root = make_root(tmp_path / "frames")
     make_sample(root / "KITTI2012" / "one", "flow.png")
-    choice = FrameChoice(root=root)
+    choice = FrameOptions(root=root)
     assert square_frames(choice, scale, DATA).datasets == ["A"]
     assert wide_frames(choice, scale, DATA).datasets == ["KITTI2012"]
-    assert left_out_folders(choice) == ["B"]
-    assert left_out_folders(FrameChoice()) == []
+    assert folders_without_flow(choice) == ["B"]
+    assert folders_without_flow(FrameOptions()) == []
 
 
 def test_of_many_frames_some_are_taken_evenly(tmp_path: Path, scale: Scale) -> None:
     for i in range(7):
         make_sample(tmp_path / "frames" / "A" / str(i))
-    frames = square_frames(FrameChoice(root=tmp_path / "frames", most=3), scale, DATA)
+    frames = square_frames(FrameOptions(root=tmp_path / "frames", most=3), scale, DATA)
     assert [sample.name for sample in frames.samples] == ["0", "3", "6"]
     assert frames.about["A"].startswith("3 frames of 7: ")
 
 
 @pytest.mark.usefixtures("tiny_scenes")
 def test_without_any_data_scenes_are_generated_of_the_trainings_kind(scale: Scale) -> None:
-    square, wide = square_frames(FrameChoice(), scale, DATA), wide_frames(FrameChoice(), scale, DATA)
+    square, wide = square_frames(FrameOptions(), scale, DATA), wide_frames(FrameOptions(), scale, DATA)
     assert (square.datasets, wide.datasets) == ([GENERATED], [GENERATED_WIDE])
     first, second = square.samples
     frame = first.load(0.05, crop=square.crop)
@@ -155,13 +152,13 @@ def test_without_any_data_scenes_are_generated_of_the_trainings_kind(scale: Scal
     assert isinstance(first, SceneSample)
     config = replace(first.layered, photo=0.1)
     assert replace(first, layered=config).fingerprint(0.05) != first.fingerprint(0.05)
-    other = square_frames(FrameChoice(scenes=1), scale, replace(DATA, source="sintel", root="x"))
+    other = square_frames(FrameOptions(scenes=1), scale, replace(DATA, source="sintel", root="x"))
     assert other.datasets == ["scenes"]  # which is not what those networks are trained on
     assert "not of the training's kind" in other.about["scenes"]
 
 
 def test_scenes_are_added_to_data_sets_if_asked_for(tmp_path: Path, scale: Scale) -> None:
-    frames = square_frames(FrameChoice(sintel=sintel(tmp_path), scenes=1), scale, DATA)
+    frames = square_frames(FrameOptions(sintel=sintel(tmp_path), scenes=1), scale, DATA)
     assert frames.datasets == ["Sintel", GENERATED]
 
 
@@ -181,11 +178,7 @@ def test_the_centre_is_all_where_a_frame_is_smaller() -> None:
     ],
 )
 def test_a_few_frames_are_of_all_data_sets(counts: dict[str, int], shown: list[str], tmp_path: Path) -> None:
-    samples = [
-        LayoutSample(name, f"{name}{i}", Sample(name, name, tmp_path, tmp_path))
-        for name, n in counts.items()
-        for i in range(n)
-    ]
+    samples = [Sample(name, f"{name}{i}", tmp_path, tmp_path) for name, n in counts.items() for i in range(n)]
     found = FrameSet(tuple(samples), 64, dict.fromkeys(counts, "frames")).spread(4)
     assert [sample.name for sample in found.samples] == shown
     assert list(found.about) == list(dict.fromkeys(sample.dataset for sample in found.samples))
@@ -194,16 +187,18 @@ def test_a_few_frames_are_of_all_data_sets(counts: dict[str, int], shown: list[s
 def test_generated_frames_in_place_of_none_are_told_of(tmp_path: Path, make_session: Callable[..., Session]) -> None:
     def told(names: list[str], rehearsal: bool = False, **fields: Any) -> list[str]:
         sentences: list[str] = []
-        session = make_session(audience=Audience(note=sentences.append), **fields)
+        session = make_session(note=sentences.append, **fields)
         session.scale = replace(session.scale, rehearsal=rehearsal)
         check_frames(session, names)
         return sentences
 
-    none, no_kitti = "No frames were named: 2 generated", "None of KITTI's frames were named for Table 3: 1 generated"
-    assert [sentence.split(" ones")[0] for sentence in told(["table1", "table3"])] == [none, no_kitti]
+    none, no_kitti = "No frames were named: using 2", "None of KITTI's frames were named for Table 3: using 1"
+    assert [sentence.split(" generated ones")[0] for sentence in told(["table1", "table3"])] == [none, no_kitti]
     assert told(["table1", "table3"], rehearsal=True) == []
-    assert told(["table1"], choice=FrameChoice(scenes=1)) == []  # they were asked for
+    assert told(["table1"], frames=FrameOptions(scenes=1)) == []  # they were asked for
     make_sample(tmp_path / "frames" / "A" / "one")
-    choice = FrameChoice(root=tmp_path / "frames")
-    assert told(["table1", "figure-cost"], choice=choice) == []
-    assert [sentence.split(" ones")[0] for sentence in told(["table1", "table3"], choice=choice)] == [no_kitti]
+    frames = FrameOptions(root=tmp_path / "frames")
+    assert told(["table1", "figure-cost"], frames=frames) == []
+    assert [sentence.split(" generated ones")[0] for sentence in told(["table1", "table3"], frames=frames)] == [
+        no_kitti
+    ]

@@ -15,10 +15,8 @@ import flowinpaint as fi
 from flowinpaint.data.bank import save_bank
 from flowinpaint.errors import InputError, MissingFileError
 from flowinpaint.reproduction import networks
-from flowinpaint.reproduction.audience import Audience
-from flowinpaint.reproduction.networks import NetworkShelf, Orders, TrainingStopped
-from flowinpaint.reproduction.scale import Budget, Scale
-from flowinpaint.reproduction.study import NETWORKS
+from flowinpaint.reproduction.experiment import NETWORKS, Budget, Scale
+from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks, TrainingStopped
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import Listener, Outcome, Progress, train
@@ -40,8 +38,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def interrupting(step: int) -> Audience:
-    """An audience that presses Ctrl-C after a step."""
+def interrupting(step: int) -> Callbacks:
+    """Callbacks that press Ctrl-C after a step."""
 
     @contextmanager
     def display(config: TrainingConfig, world: World) -> Iterator[Listener]:
@@ -51,23 +49,25 @@ def interrupting(step: int) -> Audience:
 
         yield Listener(progress=progress)
 
-    return Audience(training=display)
+    return Callbacks(training=display)
 
 
-def shelf(folder: Path, scale: Scale, orders: Orders | None = None, audience: Audience | None = None) -> NetworkShelf:
-    return NetworkShelf(folder, scale, orders or Orders(), torch.device("cpu"), audience)
+def networks_in(
+    folder: Path, scale: Scale, options: NetworkOptions | None = None, callbacks: Callbacks | None = None
+) -> Networks:
+    return Networks(folder, scale, options or NetworkOptions(), torch.device("cpu"), callbacks)
 
 
 def test_a_network_is_trained_once(tmp_path: Path, scale: Scale, trained: list[str]) -> None:
-    assert shelf(tmp_path, scale).find("ours-05") is None
-    first = shelf(tmp_path, scale).get("ours-05")
+    assert networks_in(tmp_path, scale).find("ours-05") is None
+    first = networks_in(tmp_path, scale).get("ours-05")
     assert trained == ["ours-05"]
     assert first.training is not None
     assert (first.training.steps, first.training.device) == (1, networks.device_name(torch.device("cpu")))
     assert first.training.config["masks"]["density"] == [0.05, 0.05]
     assert fi.load_model(first.weights, "cpu").config.kind == "neuroexplicit"
     assert not (tmp_path / "ours-05" / "checkpoints").exists()
-    again = shelf(tmp_path, scale).get("ours-05")
+    again = networks_in(tmp_path, scale).get("ours-05")
     assert trained == ["ours-05"]
     assert again.hash == first.hash
     assert again.training is not None
@@ -77,17 +77,17 @@ def test_what_was_not_asked_for_may_differ_and_what_was_may_not(
     tmp_path: Path, scale: Scale, trained: list[str]
 ) -> None:
     told: list[str] = []
-    first = shelf(tmp_path, scale, Orders(Budget(steps=2))).get("ours-05")
-    assert shelf(tmp_path, scale).get("ours-05").hash == first.hash  # whatever its budget was
+    first = networks_in(tmp_path, scale, NetworkOptions(Budget(steps=2))).get("ours-05")
+    assert networks_in(tmp_path, scale).get("ours-05").hash == first.hash  # whatever its budget was
     assert trained == ["ours-05"]
-    other = shelf(tmp_path, scale, Orders(Budget(steps=1)), Audience(note=told.append)).get("ours-05")
+    other = networks_in(tmp_path, scale, NetworkOptions(Budget(steps=1)), Callbacks(note=told.append)).get("ours-05")
     assert trained == ["ours-05"] * 2
     assert other.hash != first.hash
     assert (tmp_path / "ours-05.old" / "model.safetensors").is_file()
     assert any("held another network, now ours-05.old: schedule:" in sentence for sentence in told)
     wider = replace(scale, family_settings={"ours": ("model.width=12", "model.steps=[1, 1, 1, 1]")})
-    assert shelf(tmp_path, wider).find("ours-05") is None
-    assert shelf(tmp_path, scale, Orders(settings=("optimiser.lr=0.5",))).find("ours-05") is None
+    assert networks_in(tmp_path, wider).find("ours-05") is None
+    assert networks_in(tmp_path, scale, NetworkOptions(settings=("optimiser.lr=0.5",))).find("ours-05") is None
 
 
 def test_another_bank_is_another_network(tmp_path: Path, scale: Scale, trained: list[str]) -> None:
@@ -98,24 +98,24 @@ def test_another_bank_is_another_network(tmp_path: Path, scale: Scale, trained: 
             bank = replace(bank, pixels=bank.pixels.flip(0))
         banks.append(tmp_path / f"{name}.safetensors")
         save_bank(bank, banks[-1])
-    first = shelf(tmp_path / "n", scale, Orders(bank=str(banks[0]))).get("ours-05")
+    first = networks_in(tmp_path / "n", scale, NetworkOptions(bank=str(banks[0]))).get("ours-05")
     moved = tmp_path / "moved.safetensors"
     shutil.copy(banks[0], moved)
-    for orders in (Orders(bank=str(moved)), Orders()):
-        found = shelf(tmp_path / "n", scale, orders).find("ours-05")
+    for options in (NetworkOptions(bank=str(moved)), NetworkOptions()):
+        found = networks_in(tmp_path / "n", scale, options).find("ours-05")
         assert found is not None
         assert found.hash == first.hash
-    assert shelf(tmp_path / "n", scale, Orders(bank=str(banks[1]))).find("ours-05") is None
+    assert networks_in(tmp_path / "n", scale, NetworkOptions(bank=str(banks[1]))).find("ours-05") is None
 
 
 def test_an_interrupted_training_goes_on(tmp_path: Path, scale: Scale, trained: list[str]) -> None:
-    orders = Orders(Budget(steps=6))
+    options = NetworkOptions(Budget(steps=6))
     with pytest.raises(TrainingStopped, match=r"step 3 of ours-05 is saved"):
-        shelf(tmp_path, scale, orders, interrupting(2)).get("ours-05")
+        networks_in(tmp_path, scale, options, interrupting(2)).get("ours-05")
     assert (tmp_path / "ours-05" / "model.safetensors").is_file()
-    assert shelf(tmp_path, scale).find("ours-05") is None  # it is not finished
-    whole = shelf(tmp_path / "other", scale, orders).get("ours-05")
-    found = shelf(tmp_path, scale).get("ours-05")  # with the budget that it was begun with
+    assert networks_in(tmp_path, scale).find("ours-05") is None  # it is not finished
+    whole = networks_in(tmp_path / "other", scale, options).get("ours-05")
+    found = networks_in(tmp_path, scale).get("ours-05")  # with the budget that it was begun with
     assert found.training is not None
     assert found.training.steps == 6
     assert found.hash == whole.hash
@@ -125,71 +125,71 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, scale: Scale, trained: 
 
 def test_a_training_that_was_begun_otherwise_begins_anew(tmp_path: Path, scale: Scale) -> None:
     with pytest.raises(TrainingStopped):
-        shelf(tmp_path, scale, Orders(Budget(steps=5)), interrupting(1)).get("ours-05")
-    found = shelf(tmp_path, scale, Orders(Budget(steps=1))).get("ours-05")
+        networks_in(tmp_path, scale, NetworkOptions(Budget(steps=5)), interrupting(1)).get("ours-05")
+    found = networks_in(tmp_path, scale, NetworkOptions(Budget(steps=1))).get("ours-05")
     assert found.training is not None
     assert found.training.steps == 1
     assert (tmp_path / "ours-05.old" / "checkpoints").is_dir()
 
 
 def test_models_made_elsewhere_are_taken(tmp_path: Path, scale: Scale, trained: list[str]) -> None:
-    made = shelf(tmp_path / "made", scale).get("ours-05")
+    made = networks_in(tmp_path / "made", scale).get("ours-05")
     models = tmp_path / "models"
     models.mkdir()
     shutil.copy(made.weights, models / "ours-05.safetensors")
-    found = shelf(tmp_path / "n", scale, Orders(models=models)).get("ours-05")
+    found = networks_in(tmp_path / "n", scale, NetworkOptions(models=models)).get("ours-05")
     assert (found.hash, found.weights) == (made.hash, models / "ours-05.safetensors")
     assert found.training is None
-    whole = shelf(tmp_path / "n", scale, Orders(models=tmp_path / "made")).get("ours-05")
+    whole = networks_in(tmp_path / "n", scale, NetworkOptions(models=tmp_path / "made")).get("ours-05")
     assert whole.training == made.training
     assert trained == ["ours-05"]
-    assert shelf(tmp_path / "n", scale, Orders(models=models)).find("ours-10") is None
+    assert networks_in(tmp_path / "n", scale, NetworkOptions(models=models)).find("ours-10") is None
 
 
 def test_a_file_put_in_place_is_taken_for_what_it_is(tmp_path: Path, scale: Scale) -> None:
-    first = shelf(tmp_path, scale).get("ours-05")
-    second = shelf(tmp_path, scale).get("ours-10")
+    first = networks_in(tmp_path, scale).get("ours-05")
+    second = networks_in(tmp_path, scale).get("ours-10")
     shutil.copy(second.weights, first.weights)
-    found = shelf(tmp_path, scale).find("ours-05")
+    found = networks_in(tmp_path, scale).find("ours-05")
     assert found is not None
     assert (found.hash, found.training) == (second.hash, None)
 
 
 def test_what_is_left_of_a_file_about_a_network_is_no_network(tmp_path: Path, scale: Scale) -> None:
-    found = shelf(tmp_path, scale).get("ours-05")
+    found = networks_in(tmp_path, scale).get("ours-05")
     about = found.weights.with_name("network.json")
     for text in ("", "{", json.dumps({"config": {}}), json.dumps([1])):
         about.write_text(text)
-        assert shelf(tmp_path, scale).find("ours-05") is None
+        assert networks_in(tmp_path, scale).find("ours-05") is None
 
 
 def test_every_family_can_be_trained_at_the_smallest_scale(tmp_path: Path, scale: Scale) -> None:
     for name in ("flownets-05", "wgain-05", "pd"):
-        assert shelf(tmp_path, scale).get(name).network is NETWORKS[name]
+        assert networks_in(tmp_path, scale).get(name).spec is NETWORKS[name]
 
 
-def test_bad_orders_are_sentences(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^--models: .*no is no folder"):
-        Orders(models=tmp_path / "no")
-    with pytest.raises(MissingFileError, match=r"^--bank: .*no: there is no such file"):
-        Orders(bank=str(tmp_path / "no"))
+def test_bad_options_are_sentences(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^--models must be .*no is no folder"):
+        NetworkOptions(models=tmp_path / "no")
+    with pytest.raises(MissingFileError, match=r"^--bank: .*no does not exist"):
+        NetworkOptions(bank=str(tmp_path / "no"))
 
 
 def test_networks_of_a_rehearsal_are_refused_in_earnest(tmp_path: Path, scale: Scale) -> None:
-    shelf(tmp_path / "quick", scale).get("ours-05")
-    orders = Orders(models=tmp_path / "quick")
-    assert shelf(tmp_path / "again", scale, orders).find("ours-05") is not None
-    earnest = shelf(tmp_path / "earnest", replace(scale, rehearsal=False), orders)
-    with pytest.raises(InputError, match=r"--models: .*model.safetensors is of a rehearsal"):
+    networks_in(tmp_path / "quick", scale).get("ours-05")
+    options = NetworkOptions(models=tmp_path / "quick")
+    assert networks_in(tmp_path / "again", scale, options).find("ours-05") is not None
+    earnest = networks_in(tmp_path / "earnest", replace(scale, rehearsal=False), options)
+    with pytest.raises(InputError, match=r"--models must .*model.safetensors is of a rehearsal"):
         earnest.find("ours-05")
 
 
 def test_training_in_earnest_on_a_cpu_is_warned_of_once(tmp_path: Path, scale: Scale) -> None:
     told: list[str] = []
-    earnest = shelf(tmp_path, replace(scale, rehearsal=False), audience=Audience(note=told.append))
+    earnest = networks_in(tmp_path, replace(scale, rehearsal=False), callbacks=Callbacks(note=told.append))
     for name in ("ours-05", "ours-10"):
         earnest.get(name)
     assert sum("train on a GPU" in sentence for sentence in told) == 1
     told.clear()
-    shelf(tmp_path / "quick", scale, audience=Audience(note=told.append)).get("ours-05")
+    networks_in(tmp_path / "quick", scale, callbacks=Callbacks(note=told.append)).get("ours-05")
     assert not any("train on a GPU" in sentence for sentence in told)

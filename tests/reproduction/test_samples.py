@@ -12,12 +12,12 @@ from flowinpaint.api import inpaint
 from flowinpaint.evaluation.records import RunKey
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction import samples
-from flowinpaint.reproduction.fields import FIELDS
-from flowinpaint.reproduction.frames import FrameChoice
-from flowinpaint.reproduction.measuring import Machine
-from flowinpaint.reproduction.networks import Orders
+from flowinpaint.reproduction.frames import FrameOptions
+from flowinpaint.reproduction.networks import NetworkOptions
+from flowinpaint.reproduction.records import FIELDS
+from flowinpaint.reproduction.runs import RunOptions
 from flowinpaint.reproduction.samples import figure_samples
-from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.session import Methods, Session
 from flowinpaint.result import Result
 from frame_folder import make_sample
 
@@ -69,16 +69,19 @@ def test_fields_of_another_machine_are_taken(
     filled.clear()
     there = tmp_path / "out"
     session = make_session(
-        Orders(models=there / "networks"), out=tmp_path / "here", records=(there / "records.jsonl",), methods=METHODS
+        NetworkOptions(models=there / "networks"),
+        out=tmp_path / "here",
+        records=(there / "records.jsonl",),
+        methods=METHODS,
     )
-    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it cannot be run here")
+    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it cannot be run here")
     assert figure_samples(session).rows == rows
     assert filled == []
-    assert session.left_out == {}
+    assert session.methods.missing == {}
 
 
 def test_what_a_table_has_sampled_is_not_sampled_again(make_session: MakeSession, filled: list[str]) -> None:
-    session = make_session(machine=Machine("cpu", batch=2), methods=("pd", "flownets"))
+    session = make_session(run_options=RunOptions("cpu", batch=2), methods=("pd", "flownets"))
     means = session.table(session.square)
     frames = len(session.square.samples)
     assert [path.suffix for path in (session.out / FIELDS).iterdir()] == [".npy"] * frames
@@ -97,7 +100,9 @@ def test_what_a_table_has_sampled_is_not_sampled_again(make_session: MakeSession
 def _keys(session: Session) -> list[RunKey]:
     """The keys of the runs on the first frame at 5 %."""
     first = session.square.samples[0]
-    return [record.key for record in session.ledger.store if (record.key.sample, record.key.case) == (first.name, 0.05)]
+    return [
+        record.key for record in session.records.store if (record.key.sample, record.key.case) == (first.name, 0.05)
+    ]
 
 
 def test_a_method_that_fails_is_left_out(make_session: MakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,16 +112,16 @@ def test_a_method_that_fails_is_left_out(make_session: MakeSession, monkeypatch:
     monkeypatch.setattr(samples, "inpaint", failing)
     session = make_session(methods=METHODS)
     assert figure_samples(session).rows == []
-    assert session.left_out.keys() == set(METHODS)
-    assert "out of memory" in session.left_out["ours"]
+    assert session.methods.missing.keys() == set(METHODS)
+    assert "out of memory" in session.methods.missing["ours"]
 
 
 def test_frames_of_several_data_sets_stand_below_each_other(tmp_path: Path, make_session: MakeSession) -> None:
     for name in ("A", "B"):
         for sample in ("one", "two"):
             make_sample(tmp_path / "frames" / name / sample)
-    choice = FrameChoice(root=tmp_path / "frames")
-    report = figure_samples(make_session(methods=("laplace-beltrami",), choice=choice))
+    frames = FrameOptions(root=tmp_path / "frames")
+    report = figure_samples(make_session(methods=("laplace-beltrami",), frames=frames))
     assert [row["frame"] for row in report.rows] == [
         f"rehearsal: {name}" for name in ("A one", "A two", "B one", "B two")
     ]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,19 @@ class Frame:
     valid: Mask
     mask: Mask
     name: str = ""
+
+
+class FrameSource(Protocol):
+    """One frame of a data set, read on demand; `Sample` is the one of a folder."""
+
+    @property
+    def dataset(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    def mask_kind(self, case: Case) -> MaskKind: ...  # noqa: D102
+    def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame: ...  # noqa: D102
+    def possible(self, cases: Sequence[Case]) -> list[Case]: ...  # noqa: D102
+    def fingerprint(self, case: Case) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)

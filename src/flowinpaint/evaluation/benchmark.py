@@ -12,7 +12,7 @@ import torch
 
 from flowinpaint import api
 from flowinpaint.checks import check_device
-from flowinpaint.data.folder import Sample, file_hash, find_samples
+from flowinpaint.data.folder import FrameSource, Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store
 from flowinpaint.evaluation.runner import Job, check_processes, run_jobs
@@ -128,7 +128,7 @@ def complete(
     return [record for record in found if record is not None]
 
 
-def frame_key(sample: Sample, case: Case, seed: int, device: str, crop: int = 0) -> RunKey:
+def frame_key(sample: FrameSource, case: Case, seed: int, device: str, crop: int = 0) -> RunKey:
     """The part of a key that belongs to the frame; the method is still to be named."""
     return RunKey(
         dataset=sample.dataset,

@@ -1,5 +1,5 @@
 """`flowinpaint reproduce`: the paper's tables and figures, from training the networks to the finished pages.
 
-`study` says which networks and methods there are and `scale` how large everything is; `networks` trains what is
-missing, `measuring` fills frames, and `tables`, `curves`, `cost` and `samples` make a `report` of it.
+`experiment` lists networks and methods; `networks` trains, `runs` fills frames of `frames` and keeps `records`;
+`targets` are the tables and figures (`tables`, `curves`, `cost`, `samples`), each written as a `page`.
 """

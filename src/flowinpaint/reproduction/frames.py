@@ -1,11 +1,11 @@
-"""The frames that a reproduction measures on: data sets as they are distributed, folders, and generated scenes."""
+"""Frames to measure on: data sets in their authors' layout, folders of frames, and generated scenes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,104 +14,74 @@ import numpy.typing as npt
 import torch
 
 from flowinpaint.data.bank import read_bank
-from flowinpaint.data.datasets import Dataset, open_dataset
-from flowinpaint.data.folder import Frame, MaskKind, Sample, file_hash, find_samples, stable_seed
+from flowinpaint.data.datasets import open_dataset
+from flowinpaint.data.folder import (
+    Frame,
+    FrameSource,
+    MaskKind,
+    Sample,
+    centre,
+    file_hash,
+    find_samples,
+    sample_mask,
+    stable_seed,
+)
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
-from flowinpaint.errors import InputError, check_file
-from flowinpaint.io import read_flow
-from flowinpaint.masks.arrays import drawn_count
-from flowinpaint.masks.cases import Case, drawn_mask
-from flowinpaint.reproduction.scale import Scale, Size
+from flowinpaint.errors import InputError
+from flowinpaint.masks.cases import Case
+from flowinpaint.reproduction.experiment import Scale, Size
 from flowinpaint.training.config import GENERATED as LAYERED
 from flowinpaint.training.config import DataConfig
 from flowinpaint.viz.colours import as_rgb
 
 GENERATED, GENERATED_WIDE, SCENES = "generated", "generated-wide", "scenes"
-"""Data sets of generated scenes; the first is of the kind that networks are trained on, which the last is not."""
+"""Data sets of generated scenes. The first is of the kind that networks are trained on, the last is not."""
 FIRST_SCENE = 2**61 + 2**20
-"""The number of the first of them; training counts from 0 and does not get there."""
+"""Number of the first generated frame; training counts from 0 and does not reach it."""
 FLOW_CHANNELS = 2
-_KEPT_SCENES, _KEPT_HASHES = 64, 2**14
-
-
-@dataclass(frozen=True)
-class LayoutSample:
-    """A frame of a data set as it is distributed; its mask is always drawn."""
-
-    dataset: str
-    name: str
-    entry: Sample
-
-    def mask_kind(self, case: Case) -> MaskKind:
-        """Where the mask of a case comes from."""
-        return _drawn_kind(case)
-
-    def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame:
-        """The frame, or the crop×crop pixels in its middle, with a mask that the seed decides."""
-        example = Dataset(self.dataset, [self.entry])[0]
-        middle = centre((example.valid.shape[0], example.valid.shape[1]), crop)
-        image, truth, valid = example.image[middle], example.truth[middle], example.valid[middle]
-        check_file(self.entry.truth, not valid.any() and "no pixel of it is valid; at least one is needed")
-        return Frame(image, truth, valid, _mask(self.dataset, self.name, case, seed, valid))
-
-    def possible(self, cases: Sequence[Case]) -> list[Case]:
-        """Those of the cases for which enough pixels were measured: a share of all is drawn among them."""
-        _, valid = read_flow(self.entry.truth)
-        most = np.count_nonzero(valid)
-        return [case for case in cases if isinstance(case, str) or drawn_count(case, valid.size) <= most]
-
-    def fingerprint(self, case: Case) -> str:
-        """A hash of the contents of the files that `load` reads."""
-        files = (self.entry.image, self.entry.truth, self.entry.invalid)
-        return hash_of(*(file for file in files if file is not None))
+_CACHED_SCENES, _CACHED_HASHES = 64, 2**14
 
 
 @dataclass(frozen=True)
 class SceneSample:
-    """A scene of the generator, of a size and with a number, painted with the pictures of a bank or with drawn ones."""
+    """A generated scene, painted with the pictures of a bank or with procedural ones; its masks are always drawn."""
 
     dataset: str
+    name: str
     number: int
     size: Size
     layered: LayeredConfig
     bank: str = ""
 
-    @property
-    def name(self) -> str:
-        """Its place among the data set's."""
-        return f"{self.number - FIRST_SCENE:04}"
-
     def mask_kind(self, case: Case) -> MaskKind:
-        """Where the mask of a case comes from."""
-        return _drawn_kind(case)
+        """The pattern, or "random" for a density."""
+        return case if isinstance(case, str) else "random"
 
     def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame:
-        """The scene, or the crop×crop pixels in its middle, with a mask that the seed decides."""
+        """The frame, or its central crop×crop pixels, with a mask that the seed decides."""
         image, truth = _scene(self)
-        middle = centre(self.size, crop)
+        middle = centre((truth.shape[0], truth.shape[1]), crop)
         image, truth = image[middle], truth[middle]
         valid = np.ones(truth.shape[:2], np.bool_)
-        return Frame(image, truth, valid, _mask(self.dataset, self.name, case, seed, valid))
+        mask = sample_mask(self.dataset, self.name, case, seed, valid)
+        return Frame(image, truth, valid, mask, self.name)
 
     def possible(self, cases: Sequence[Case]) -> list[Case]:
-        """All: every pixel has a vector."""
+        """All cases: every pixel is valid."""
         return list(cases)
 
     def fingerprint(self, case: Case) -> str:
-        """What the scene is made from, not its pixels, whose last bits differ between processors."""
-        pictures = hash_of(Path(self.bank)) if self.bank else ""
+        """A hash of the scene's description. Its pixels would not do: their last bits differ between processors."""
+        pictures = file_hash(Path(self.bank)) if self.bank else ""
         return f"{stable_seed(str(self.number), str(self.size), str(asdict(self.layered)), pictures):016x}"
-
-
-AnySample = Sample | LayoutSample | SceneSample
 
 
 @dataclass(frozen=True)
 class FrameSet:
-    """Frames to measure on, and the side of the middle part that is used, 0 for all; about: data sets in words."""
+    """Frames to measure on. crop: side of the central part to use, 0 for all. about: a description per data set."""
 
-    samples: tuple[AnySample, ...]
+    samples: tuple[FrameSource, ...]
     crop: int
     about: dict[str, str]
 
@@ -121,27 +91,27 @@ class FrameSet:
         return list(dict.fromkeys(sample.dataset for sample in self.samples))
 
     def spread(self, most: int) -> FrameSet:
-        """At most so many frames: as many of each data set, if there are enough, evenly spread over it."""
+        """At most `most` frames: the same number from each data set where possible, evenly spread over it."""
         names = self.datasets[:most]
-        chosen: list[AnySample] = []
+        chosen: list[FrameSource] = []
         about = {}
         for place, name in enumerate(names):
             own = [sample for sample in self.samples if sample.dataset == name]
             count = min(len(own), most // len(names) + (place < most % len(names)))
             some = [own[i * len(own) // count] for i in range(count)]
             chosen += some
-            told = f"the frame{'s' if count > 1 else ''} {', '.join(sample.name for sample in some)}"
-            about[name] = f"{told}; {self.about[name]}"
+            frames = f"the frame{'s' if count > 1 else ''} {', '.join(sample.name for sample in some)}"
+            about[name] = f"{frames}; {self.about[name]}"
         return FrameSet(tuple(chosen), self.crop, about)
 
 
 @dataclass(frozen=True)
-class FrameChoice:
-    """Where frames come from; without any folder they are generated.
+class FrameOptions:
+    """Sources of frames. Without any folder, frames are generated.
 
-    sintel, kitti, flyingthings: roots of data sets as they are distributed; root: data sets in folders (`data.folder`).
-    scenes: how many generated ones to add, with the pictures of a bank if there is one. most: frames of a data set,
-    evenly spread, 0 for all.
+    sintel, kitti, flyingthings: roots of data sets in their authors' layout. root: data sets in folders
+    (`data.folder`). scenes: number of generated frames to add, painted with a bank of pictures if there is one.
+    most: frames per data set, evenly spread, 0 for all.
     """
 
     sintel: Path | None = None
@@ -152,86 +122,56 @@ class FrameChoice:
     most: int = 0
     bank: str = ""
 
-    @property
-    def none_named(self) -> bool:
-        """Whether no data set on disk was named."""
-        return all(place is None for place in (self.sintel, self.kitti, self.flyingthings, self.root))
+
+_Found = dict[str, tuple[Sequence[FrameSource], str]]
+"""Samples and description by data set."""
 
 
-def square_frames(choice: FrameChoice, scale: Scale, training: DataConfig) -> FrameSet:
-    """The frames of Table 1, Table 2 and the figures: all but KITTI's, cut to their middle.
+def square_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> FrameSet:
+    """The frames of Table 1, Table 2 and the figures: the central part of all frames but KITTI's.
 
-    training: what networks are trained on; generated frames are of the same kind.
+    training: the data that networks are trained on; generated frames are of the same kind.
     """
     cut = f"the {scale.crop}×{scale.crop} pixels in their middle"
-    found: dict[str, tuple[list[AnySample], str]] = {}
-    if choice.flyingthings is not None:
-        entries = _entries("--flyingthings", "flyingthings3d", choice.flyingthings, "val", "final")
-        wanted = [entry for entry in entries if {"left", "into_future"} <= set(Path(entry.name).parts)]
-        found["FlyingThings3D"] = (
-            _layout_samples("FlyingThings3D", wanted),
-            f"test split, final pass, left camera, flow into the future, {cut}",
-        )
-    if choice.sintel is not None:
-        entries = _entries("--sintel", "sintel", choice.sintel, None, "final")
-        found["Sintel"] = (_layout_samples("Sintel", entries), f"training frames, final pass, {cut}")
-    for name, samples in _folders(choice.root).items():
-        if not is_kitti(name):
-            found[name] = (list(samples), f"a folder of frames, {cut}")
-    count = choice.scenes or (scale.scenes if choice.none_named else 0)
-    if count:
-        name, size = GENERATED if training.source == LAYERED else SCENES, (scale.crop, scale.crop)
-        found[name] = _generated(name, count, size, training, choice.bank)
+    found: _Found = {}
+    if options.flyingthings is not None:
+        samples = _layout_samples("FlyingThings3D", "--flyingthings", options.flyingthings, "val", "final")
+        wanted = [sample for sample in samples if {"left", "into_future"} <= set(Path(sample.name).parts)]
+        text = f"test split, final pass, left camera, flow into the future, {cut}"
+        found["FlyingThings3D"] = wanted, text
+    if options.sintel is not None:
+        samples = _layout_samples("Sintel", "--sintel", options.sintel, None, "final")
+        found["Sintel"] = samples, f"training frames, final pass, {cut}"
+    found |= _folders(options.root, f"a folder of frames, {cut}", kitti=False)
+    on_disk = (options.sintel, options.kitti, options.flyingthings, options.root)
+    if count := options.scenes or (scale.scenes if not any(on_disk) else 0):
+        name = GENERATED if training.source == LAYERED else SCENES
+        found[name] = _generated(name, count, (scale.crop, scale.crop), training, options.bank)
     if not found:
         raise InputError(
-            "--sintel, --flyingthings and --root: none was given that has frames other than KITTI's; one is taken, or "
-            "--scenes for generated ones."
+            "--sintel, --flyingthings or --root must name frames other than KITTI's, or --scenes a number of generated "
+            "ones."
         )
-    return _frame_set(found, scale.crop, choice.most)
+    return _frame_set(found, scale.crop, options.most)
 
 
-def wide_frames(choice: FrameChoice, scale: Scale, training: DataConfig) -> FrameSet:
-    """The frames of Table 3: KITTI's, whole, or where there are none, wide generated ones."""
-    found: dict[str, tuple[list[AnySample], str]] = {}
-    if choice.kitti is not None:
-        entries = _entries("--kitti", "kitti2015", choice.kitti)
-        found["KITTI2015"] = (_layout_samples("KITTI2015", entries), "training frames, whole")
-    for name, samples in _folders(choice.root).items():
-        if is_kitti(name):
-            found[name] = (list(samples), "a folder of frames, whole")
+def wide_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> FrameSet:
+    """The frames of Table 3: KITTI's, whole, or wide generated ones where there are none."""
+    found: _Found = {}
+    if options.kitti is not None:
+        found["KITTI2015"] = _layout_samples("KITTI2015", "--kitti", options.kitti), "training frames, whole"
+    found |= _folders(options.root, "a folder of frames, whole", kitti=True)
     if not found:
-        about = (scale.wide_scenes, scale.wide_size, training, choice.bank)
-        found[GENERATED_WIDE] = _generated(GENERATED_WIDE, *about)
-    return _frame_set(found, 0, choice.most)
+        scenes = _generated(GENERATED_WIDE, scale.wide_scenes, scale.wide_size, training, options.bank)
+        found[GENERATED_WIDE] = scenes
+    return _frame_set(found, 0, options.most)
 
 
-def left_out_folders(choice: FrameChoice) -> list[str]:
-    """The data sets below the root that hold no flow, and so have no place in a table."""
-    if choice.root is None:
+def folders_without_flow(options: FrameOptions) -> list[str]:
+    """The data sets below the root that hold disparity; the tables leave them out."""
+    if options.root is None:
         return []
-    return sorted({sample.dataset for sample in _found_below(choice.root) if sample.channels != FLOW_CHANNELS})
-
-
-def is_kitti(dataset: str) -> bool:
-    """Whether a data set is KITTI's, by its name."""
-    return "kitti" in dataset.lower()
-
-
-def centre(shape: Size, crop: int) -> tuple[slice, slice]:
-    """The rows and columns of the middle crop×crop pixels, or all where there are fewer or crop is 0."""
-    rows, columns = (slice((n - crop) // 2, (n - crop) // 2 + crop) if 0 < crop < n else slice(None) for n in shape)
-    return rows, columns
-
-
-def hash_of(*files: Path) -> str:
-    """A hash of the contents of files, computed again only if one of them has changed."""
-    abouts = [file.stat() for file in files]
-    return _hash_at(files, tuple((about.st_mtime_ns, about.st_size, about.st_ino) for about in abouts))
-
-
-@lru_cache(maxsize=_KEPT_HASHES)
-def _hash_at(files: tuple[Path, ...], stamps: tuple[tuple[int, int, int], ...]) -> str:
-    return file_hash(*files)
+    return sorted({sample.dataset for sample in _below(options.root) if sample.channels != FLOW_CHANNELS})
 
 
 @lru_cache(maxsize=4)
@@ -239,67 +179,52 @@ def _generator(size: Size, layered: LayeredConfig, bank: str) -> LayeredFlow:
     return LayeredFlow(layered, size, read_bank(bank) if bank else None)
 
 
-@lru_cache(maxsize=_KEPT_SCENES)
+@lru_cache(maxsize=_CACHED_SCENES)
 def _scene(sample: SceneSample) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
     batch = _generator(sample.size, sample.layered, sample.bank).scenes(torch.tensor([sample.number]))
     image, flow = (planes[0].movedim(0, -1).numpy() for planes in (batch.image, batch.flow))
     return as_rgb(image), flow
 
 
-def _mask(dataset: str, name: str, case: Case, seed: int, valid: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The mask of a case, drawn as for a frame in a folder."""
-    own_seed = stable_seed(dataset, name, case if isinstance(case, str) else f"{case:.6g}", str(seed))
-    return drawn_mask(case, (valid.shape[0], valid.shape[1]), own_seed, valid)
-
-
-def _drawn_kind(case: Case) -> MaskKind:
-    return case if isinstance(case, str) else "random"
-
-
-def _entries(option: str, name: str, root: Path, split: str | None = None, render: str | None = None) -> list[Sample]:
-    """The examples of a data set as it is distributed."""
-    with _said_of(option):
-        return list(open_dataset(name, root, split, render).samples)
-
-
-def _found_below(root: Path) -> list[Sample]:
-    """The samples in folders below a root."""
-    with _said_of("--root"):
-        return find_samples(root)
-
-
 @contextmanager
-def _said_of(option: str) -> Iterator[None]:
-    """What is wrong with a root is said of the option that names it."""
+def _errors_name(option: str) -> Iterator[None]:
+    """Name the command-line option, not `root`, in an error about a root."""
     try:
         yield
     except InputError as error:
-        raise type(error)(re.sub("^root:", f"{option}:", str(error))) from error
+        raise type(error)(re.sub(r"^root\b", option, str(error))) from error
 
 
-def _layout_samples(dataset: str, entries: Sequence[Sample]) -> list[AnySample]:
-    return [LayoutSample(dataset, entry.name, entry) for entry in entries]
+def _below(root: Path) -> list[Sample]:
+    with _errors_name("--root"):
+        return find_samples(root)
 
 
-def _generated(name: str, count: int, size: Size, training: DataConfig, bank: str) -> tuple[list[AnySample], str]:
-    """So many generated scenes, and what they are in words."""
+def _folders(root: Path | None, text: str, *, kitti: bool) -> _Found:
+    """The data sets with flow below a root whose name is or is not one of KITTI's."""
+    samples = [] if root is None else [s for s in _below(root) if s.channels == FLOW_CHANNELS]
+    names = dict.fromkeys(sample.dataset for sample in samples if ("kitti" in sample.dataset.lower()) == kitti)
+    return {name: ([sample for sample in samples if sample.dataset == name], text) for name in names}
+
+
+def _layout_samples(
+    dataset: str, option: str, root: Path, split: str | None = None, render: str | None = None
+) -> list[Sample]:
+    with _errors_name(option):
+        samples = open_dataset(dataset.lower(), root, split, render).samples
+    return [replace(sample, dataset=dataset) for sample in samples]
+
+
+def _generated(name: str, count: int, size: Size, training: DataConfig, bank: str) -> tuple[list[SceneSample], str]:
+    """Generated scenes, and a description of them."""
     kind = "of the kind that networks are trained on" if training.source == LAYERED else "not of the training's kind"
     painted = f"with pictures of {Path(bank).name}" if bank else "with drawn pictures"
     text = f"generated scenes of {size[0]}×{size[1]}, {kind}, {painted}, not seen in training"
-    return [SceneSample(name, FIRST_SCENE + i, size, training.layered, bank) for i in range(count)], text
+    return [SceneSample(name, f"{i:04}", FIRST_SCENE + i, size, training.layered, bank) for i in range(count)], text
 
 
-def _folders(root: Path | None) -> dict[str, list[Sample]]:
-    """The samples with flow below a root, by data set."""
-    found: dict[str, list[Sample]] = {}
-    for sample in [] if root is None else _found_below(root):
-        if sample.channels == FLOW_CHANNELS:
-            found.setdefault(sample.dataset, []).append(sample)
-    return found
-
-
-def _frame_set(found: dict[str, tuple[list[AnySample], str]], crop: int, most: int) -> FrameSet:
-    chosen: list[AnySample] = []
+def _frame_set(found: _Found, crop: int, most: int) -> FrameSet:
+    chosen: list[FrameSource] = []
     about = {}
     for name, (samples, text) in found.items():
         count = min(most, len(samples)) if most else len(samples)

@@ -1,4 +1,4 @@
-"""The paper's figure of samples: what each method makes of a frame at 5 %, enlarged where the truth has its edges."""
+"""The paper's figure of samples: filled frames at 5 %, enlarged where the truth has its strongest edges."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ import cv2
 import numpy as np
 
 from flowinpaint.api import inpaint
-from flowinpaint.data.folder import Frame
+from flowinpaint.data.folder import Frame, FrameSource
+from flowinpaint.evaluation.benchmark import frame_key
 from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
-from flowinpaint.reproduction.frames import AnySample
-from flowinpaint.reproduction.measuring import Entrant, frame_key
-from flowinpaint.reproduction.report import Report, label, number, provenance
+from flowinpaint.reproduction.drawing import Pictures
+from flowinpaint.reproduction.experiment import MIDDLE, label, network_at
+from flowinpaint.reproduction.page import Page, number, provenance
+from flowinpaint.reproduction.runs import Column
 from flowinpaint.reproduction.session import MOST_ROWS, Session
-from flowinpaint.reproduction.study import MIDDLE, network_at
-from flowinpaint.viz.colours import Field, Rgb
+from flowinpaint.viz.colours import Field
 
 
-def figure_samples(session: Session) -> Report:
-    """A few frames, and what the contenders make of them at 5 %."""
+def figure_samples(session: Session) -> Page:
+    """A few frames, filled by the methods at 5 %."""
     frames = session.square.spread(MOST_ROWS)
-    found = [session.entrant(contender, MIDDLE) for contender in session.contenders()]
-    entrants = [entrant for entrant in found if entrant is not None]
-    rows = [_row(session, sample, entrants) for sample in frames.samples]
+    chosen = session.methods.among()
+    columns = [column for method in chosen if (column := session.methods.column(method, MIDDLE)) is not None]
+    rows = [_row(session, sample, columns) for sample in frames.samples]
     drawn = {name for row in rows for name in row.filled}
-    session.left_out = {name: reason for name, reason in session.left_out.items() if label(name) not in drawn}
+    missing = session.methods.missing
+    for name in [name for name in missing if label(name) in drawn]:
+        del missing[name]
     panels = [panel for row in rows for panel in _panels(row)]
     table = [[p["frame"], p["label"], number(p["epe"]), number(p["epe_box"])] for p in panels]
     paragraphs = [
         "# Samples at 5 %",
-        "Below each picture is its part in the red box, where the truth has its strongest edges; EPE (px) is over the "
-        "picture and in the box.",
+        "Below each picture is the part in the red box, around the strongest edges of the truth. EPE (px) is of the "
+        "picture and of the box.",
         markdown_table(["frame", "method", "EPE", "in the box"], table, words=(0, 1)),
-        *provenance(session, frames, None, [network_at(c.family, MIDDLE) for c in session.contenders() if c.family]),
+        *provenance(session, frames, None, [network_at(method.family, MIDDLE) for method in chosen if method.family]),
     ]
-    return Report(
-        "figure-samples", panels, paragraphs, partial(picture_files, rows), "Samples, enlarged at their edges"
-    )
+    return Page("figure-samples", panels, paragraphs, partial(_pictures, rows), "Samples, enlarged at their edges")
 
 
-def picture_files(rows: Sequence[ZoomRow]) -> dict[str, bytes]:
-    """The figure as PNG, and the same inside of an SVG."""
+def _pictures(rows: Sequence[ZoomRow]) -> Pictures:
+    """The figure as PNG, and an SVG that holds the PNG."""
     figure = zoom_figure(rows, MIDDLE)
-    png = _png(figure)
+    png: bytes = cv2.imencode(".png", np.ascontiguousarray(figure[..., ::-1]))[1].tobytes()
     height, width = figure.shape[:2]
     data = base64.b64encode(png).decode()
     svg = (
@@ -59,40 +60,37 @@ def picture_files(rows: Sequence[ZoomRow]) -> dict[str, bytes]:
     return {".png": png, ".svg": svg.encode()}
 
 
-def _png(figure: Rgb) -> bytes:
-    encoded: bytes = cv2.imencode(".png", np.ascontiguousarray(figure[..., ::-1]))[1].tobytes()
-    return encoded
-
-
-def _row(session: Session, sample: AnySample, entrants: Sequence[Entrant]) -> ZoomRow:
-    frame = sample.load(MIDDLE, session.machine.seed, session.square.crop)
+def _row(session: Session, sample: FrameSource, columns: Sequence[Column]) -> ZoomRow:
+    options, crop = session.run_options, session.square.crop
+    frame = sample.load(MIDDLE, options.seed, crop)
     filled: dict[str, Field] = {}
-    for entrant in entrants:
-        key = entrant.key(frame_key(sample, entrant.case, session.square.crop, session.machine))
+    frame_of_run = frame_key(sample, MIDDLE, options.seed, options.device, crop)
+    for column in columns:
+        key = column.key(frame_of_run)
         field = session.fields.find(key)
-        if field is None and entrant.compute:
-            field = _fill(session, frame, entrant)
+        if field is None and column.compute:
+            field = _fill(session, frame, column)
             if field is not None:
                 session.fields.keep(key, field)
         if field is not None:
-            filled[label(entrant.column)] = field
+            filled[label(column.name)] = field
     title = f"{sample.dataset} {sample.name}"
     return ZoomRow(f"rehearsal: {title}" if session.scale.rehearsal else title, frame, filled)
 
 
-def _fill(session: Session, frame: Frame, entrant: Entrant) -> Field | None:
-    """What an entrant makes of a frame, None if it fails; what it warns of is told."""
-    values: dict[str, Any] = dict(entrant.parameters)
-    given = (frame.image, frame.truth, frame.mask, entrant.method, session.machine.device)
+def _fill(session: Session, frame: Frame, column: Column) -> Field | None:
+    """A frame filled for a column, None on failure; warnings are noted."""
+    parameters: dict[str, Any] = dict(column.parameters)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            filled = inpaint(*given, **values).flow
+            given = (frame.image, frame.truth, frame.mask)
+            filled = inpaint(*given, column.method, session.run_options.device, **parameters).flow
         except (ValueError, RuntimeError) as error:
-            session.left_out[entrant.column] = f"it failed on a frame: {error}"
+            session.methods.missing[column.name] = f"it failed on a frame: {error}"
             return None
     for warning in caught:
-        session.tell_once(str(warning.message))
+        session.callbacks.note_once(str(warning.message))
     return filled
 
 

@@ -6,9 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from flowinpaint.reproduction.blocks import Block, Row, blocks_size, draw_blocks
-from flowinpaint.reproduction.report import Report, number, write_report
-from flowinpaint.reproduction.style import render
+from flowinpaint.reproduction.drawing import Block, Row, draw_table, render, table_size
+from flowinpaint.reproduction.page import Page, number, write_page
 
 BLOCKS = [
     Block(
@@ -23,10 +22,10 @@ BLOCKS = [
 
 
 def pictures(rehearsal: bool = False) -> dict[str, bytes]:
-    return render(lambda figure: draw_blocks(figure, BLOCKS), blocks_size(BLOCKS), rehearsal, arranged=False)
+    return render(lambda figure: draw_table(figure, BLOCKS), table_size(BLOCKS), rehearsal, arranged=False)
 
 
-def report(**change: object) -> Report:
+def report(**change: object) -> Page:
     fields = {
         "name": "table9",
         "rows": [{"a": 1, "b": None}, {"a": 2, "c": "x, y"}],
@@ -34,11 +33,11 @@ def report(**change: object) -> Report:
         "pictures": pictures,
         "alternative": "a picture",
     }
-    return Report(**(fields | change))  # type: ignore[arg-type]
+    return Page(**(fields | change))  # type: ignore[arg-type]
 
 
 def test_a_report_is_four_files(tmp_path: Path) -> None:
-    written = write_report(tmp_path / "out", report(), rehearsal=False)
+    written = write_page(tmp_path / "out", report(), rehearsal=False)
     assert [path.name for path in written] == ["table9.csv", "table9.md", "table9.png", "table9.svg"]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in written}
     with written[0].open() as file:
@@ -58,7 +57,7 @@ def test_a_report_is_four_files(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_says_so_in_every_file(tmp_path: Path) -> None:
-    write_report(tmp_path, report(pictures=lambda: pictures(rehearsal=True)), rehearsal=True)
+    write_page(tmp_path, report(pictures=lambda: pictures(rehearsal=True)), rehearsal=True)
     assert "This is a rehearsal" in (tmp_path / "table9.md").read_text()
     assert "yes" in (tmp_path / "table9.csv").read_text()
     assert "rehearsal" in (tmp_path / "table9.svg").read_text()
@@ -68,19 +67,19 @@ def test_a_rehearsal_says_so_in_every_file(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_leaves_everything_as_it_was(tmp_path: Path) -> None:
-    write_report(tmp_path, report(), rehearsal=False)
+    write_page(tmp_path, report(), rehearsal=False)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     def broken() -> dict[str, bytes]:
         raise RuntimeError("no ink")
 
     with pytest.raises(RuntimeError, match="no ink"):
-        write_report(tmp_path, report(rows=[{"a": 3}], pictures=broken), rehearsal=False)
+        write_page(tmp_path, report(rows=[{"a": 3}], pictures=broken), rehearsal=False)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_disk_that_fills_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_report(tmp_path, report(), rehearsal=False)
+    write_page(tmp_path, report(), rehearsal=False)
     before = (tmp_path / "table9.csv").read_bytes()
 
     def full(path: Path, data: bytes) -> int:
@@ -90,15 +89,15 @@ def test_a_disk_that_fills_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
-        write_report(tmp_path, report(rows=[{"a": 3}]), rehearsal=False)
+        write_page(tmp_path, report(rows=[{"a": 3}]), rehearsal=False)
     monkeypatch.undo()
     assert (tmp_path / "table9.csv").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_without_pictures_text_is_written_and_old_pictures_go(tmp_path: Path) -> None:
-    write_report(tmp_path, report(), rehearsal=False)
-    written = write_report(tmp_path, report(pictures=None), rehearsal=False)
+    write_page(tmp_path, report(), rehearsal=False)
+    written = write_page(tmp_path, report(pictures=None), rehearsal=False)
     assert {path.name for path in tmp_path.iterdir()} == {"table9.csv", "table9.md"}
     assert len(written) == 2
     assert "it needs matplotlib, the extra `plots`" in (tmp_path / "table9.md").read_text()

@@ -6,22 +6,22 @@ from flowinpaint.errors import InputError
 from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_COSTS, PAPER_TABLES, paper_name
 from flowinpaint.methods.eed import TUNED_ALPHA
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.reproduction.scale import QUICK_SCALE, Budget
-from flowinpaint.reproduction.study import (
+from flowinpaint.reproduction.drawing import LOOKS
+from flowinpaint.reproduction.experiment import (
     ABLATIONS,
-    CONTENDERS,
     DENSITIES,
     FAMILIES,
     FULL,
+    METHODS,
     MIDDLE,
     NETWORKS,
+    QUICK_SCALE,
     SAMPLE_COUNTS,
-    check_contenders,
-    check_networks,
+    Budget,
+    check_names,
     explicit_parameters,
     network_at,
 )
-from flowinpaint.reproduction.style import LOOKS
 from flowinpaint.training.config_file import read_config
 
 
@@ -46,7 +46,7 @@ def test_the_settings_of_a_network_are_settings_of_its_configuration(name: str) 
     network = NETWORKS[name]
     config = read_config(network.config, network.settings)
     assert config.model.kind == FAMILIES[network.family]
-    if network.family != "pd" and name not in {ablation.name for ablation in ABLATIONS}:
+    if network.family != "pd" and name not in set(ABLATIONS):
         density = float(name.split("-")[1]) / 100
         assert config.masks.density == (density, density)
     assert config.data.distinct == (int(name.split("-n")[1]) if "-n" in name else 0)
@@ -57,7 +57,7 @@ def test_the_settings_of_a_network_are_settings_of_its_configuration(name: str) 
 
 
 def test_an_ablation_differs_from_the_full_network_in_what_it_says() -> None:
-    models = {a.name: read_config(NETWORKS[a.name].config, NETWORKS[a.name].settings).model for a in ABLATIONS}
+    models = {a: read_config(NETWORKS[a].config, NETWORKS[a].settings).model for a in ABLATIONS}
     full = models[FULL]
     assert isinstance(full, NeuroexplicitConfig)
     changed = {
@@ -91,10 +91,10 @@ def test_every_density_has_its_network_and_parameters() -> None:
 
 
 def test_every_contender_has_a_look_of_its_own_and_the_papers_names_are_in_its_tables() -> None:
-    assert LOOKS.keys() == CONTENDERS.keys()
+    assert LOOKS.keys() == METHODS.keys()
     assert len({look.colour for look in LOOKS.values()}) == len({look.marker for look in LOOKS.values()}) == len(LOOKS)
     sintel = PAPER_TABLES[0]
-    assert {contender.paper for contender in CONTENDERS.values() if contender.paper} == sintel.values.keys()
+    assert {contender.paper for contender in METHODS.values() if contender.paper} == sintel.values.keys()
     assert [paper_name(family) for family in FAMILIES] == list(PAPER_COSTS)
 
 
@@ -102,7 +102,7 @@ def test_the_papers_table_2_is_of_the_networks_of_its_table_1() -> None:
     for ablations, table in zip(PAPER_ABLATIONS, PAPER_TABLES[:2], strict=True):
         assert ablations.words == table.words
         assert ablations.full == table.values["Ours"]
-        assert ablations.differences.keys() < {ablation.name for ablation in ABLATIONS}
+        assert ablations.differences.keys() < set(ABLATIONS)
         for density in DENSITIES:
             # Learning less is never better in the paper, and learning more hardly worse.
             assert all((ablations.difference(n, density) or 0) >= 0 for n in ("minus-mu", "minus-v", "minus-alpha"))
@@ -113,12 +113,11 @@ def test_the_papers_table_2_is_of_the_networks_of_its_table_1() -> None:
 
 
 def test_other_names_are_told_with_those_that_are_taken() -> None:
-    assert [network.name for network in check_networks(["pd", "full"])] == ["pd", "full"]
-    with pytest.raises(InputError, match=r"^--only: 'ours-07' was given; taken are ours-01, "):
-        check_networks(["pd", "ours-07"])
-    assert check_contenders(["eed"]) == ("eed",)
-    with pytest.raises(InputError, match=r"^--methods: 'nearest' was given; taken are eed, amle, "):
-        check_contenders(["nearest"])
+    assert check_names("--only", ["pd", "full", "pd"], NETWORKS) == ("pd", "full")
+    with pytest.raises(InputError, match=r"^--only must be one of ours-01, .*, got 'ours-07'"):
+        check_names("--only", ["pd", "ours-07"], NETWORKS)
+    with pytest.raises(InputError, match=r"^--methods must be one of eed, amle, .*, got 'nearest'"):
+        check_names("--methods", ["nearest"], METHODS)
 
 
 def test_a_budget_is_of_minutes_or_of_steps() -> None:

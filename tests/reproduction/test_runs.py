@@ -15,14 +15,12 @@ from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation import jobs
 from flowinpaint.evaluation.records import Record
 from flowinpaint.networks.output import Filled
-from flowinpaint.reproduction import batches
-from flowinpaint.reproduction.audience import Audience
-from flowinpaint.reproduction.ledger import read_records
-from flowinpaint.reproduction.means import Means
-from flowinpaint.reproduction.measuring import Entrant, Machine, Outcome
-from flowinpaint.reproduction.networks import Orders
-from flowinpaint.reproduction.session import Session
-from flowinpaint.reproduction.study import CONTENDERS
+from flowinpaint.reproduction import runs
+from flowinpaint.reproduction.experiment import METHODS
+from flowinpaint.reproduction.networks import NetworkOptions
+from flowinpaint.reproduction.records import read_records
+from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, RunOptions, run_columns
+from flowinpaint.reproduction.session import Methods, Session
 from flowinpaint.result import Result
 
 MakeSession = Callable[..., Session]
@@ -41,12 +39,17 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def measured(session: Session, names: Sequence[str] = ("ours", "laplace-beltrami")) -> list[Outcome]:
-    return session.measure(session.square, [session.entrant(CONTENDERS[name], 0.05) for name in names])
+def measured(session: Session, names: Sequence[str] = ("ours", "laplace-beltrami")) -> list[ColumnRecord]:
+    columns = [session.methods.column(METHODS[name], 0.05) for name in names]
+    return fill(session, *(column for column in columns if column is not None))
 
 
-def errors(outcomes: list[Outcome]) -> dict[tuple[str, str], float]:
-    return {(o.column, o.sample): o.record.measured.epe for o in outcomes if o.record.measured is not None}
+def fill(session: Session, *columns: Column) -> list[ColumnRecord]:
+    return run_columns(session.square, columns, session.records, session.run_options, session.callbacks)
+
+
+def errors(results: list[ColumnRecord]) -> dict[tuple[str, str], float]:
+    return {(o.column, o.record.key.sample): o.record.measured.epe for o in results if o.record.measured is not None}
 
 
 def test_a_second_call_fills_nothing(make_session: MakeSession, filled: list[str]) -> None:
@@ -61,8 +64,8 @@ def test_a_changed_file_of_weights_is_filled_again_and_nothing_else(
 ) -> None:
     session = make_session()
     before = errors(measured(session))
-    other = session.shelf.get("ours-10")
-    shutil.copy(other.weights, session.shelf.get("ours-05").weights)
+    other = session.methods.networks.get("ours-10")
+    shutil.copy(other.weights, session.methods.networks.get("ours-05").weights)
     filled.clear()
     after = errors(measured(make_session()))
     assert len(filled) == 2
@@ -90,27 +93,27 @@ def test_runs_of_another_machine_are_taken_whatever_their_device_and_path(
 
     def write(**change: object) -> None:
         records = []
-        for outcome in there:
-            key = replace(outcome.record.key, device="cuda")
+        for result in there:
+            key = replace(result.record.key, device="cuda")
             if key.weights:
                 key = replace(key, method="/somewhere/else/model.safetensors")
-            assert outcome.record.measured is not None
-            result = replace(outcome.record.measured, epe=123.0)
-            records.append(Record(replace(key, **change), result))  # type: ignore[arg-type]
+            assert result.record.measured is not None
+            measurement = replace(result.record.measured, epe=123.0)
+            records.append(Record(replace(key, **change), measurement))  # type: ignore[arg-type]
         other.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))
 
-    def here() -> list[Outcome]:
+    def here() -> list[ColumnRecord]:
         shutil.rmtree(tmp_path / "here", ignore_errors=True)
         filled.clear()
-        orders = Orders(models=tmp_path / "out" / "networks")
+        orders = NetworkOptions(models=tmp_path / "out" / "networks")
         return measured(make_session(orders, out=tmp_path / "here", records=(other,)))
 
     write()
-    outcomes = here()
+    results = here()
     assert filled == []
-    assert set(errors(outcomes).values()) == {123.0}
-    assert {outcome.record.key.device for outcome in outcomes} == {"cuda"}
-    assert Means(outcomes).devices == ["cuda"]
+    assert set(errors(results).values()) == {123.0}
+    assert {result.record.key.device for result in results} == {"cuda"}
+    assert Means(results).devices == ["cuda"]
     for change in (
         {"version": "0.0.1"},
         {"seed": 1},
@@ -131,8 +134,8 @@ def test_batches_make_what_single_calls_make(make_session: MakeSession, filled: 
     names = ("ours", "flownets", "laplace-beltrami")
     single = errors(measured(make_session(), names))
     filled.clear()
-    models = Orders(models=tmp_path / "out" / "networks")
-    batched = measured(make_session(models, Machine("cpu", batch=2), out=tmp_path / "batched"), names)
+    models = NetworkOptions(models=tmp_path / "out" / "networks")
+    batched = measured(make_session(models, RunOptions("cpu", batch=2), out=tmp_path / "batched"), names)
     assert set(filled) == {"laplace-beltrami"}
     for place, epe in errors(batched).items():
         np.testing.assert_allclose(epe, single[place], rtol=1e-4)
@@ -141,14 +144,14 @@ def test_batches_make_what_single_calls_make(make_session: MakeSession, filled: 
     assert own[0] is not None
     assert own[1] is not None
     assert own[0].seconds == own[1].seconds > 0  # of one call
-    odd = measured(make_session(models, Machine("cpu", batch=5), out=tmp_path / "larger"), names)
+    odd = measured(make_session(models, RunOptions("cpu", batch=5), out=tmp_path / "larger"), names)
     assert errors(odd) == pytest.approx(errors(batched), rel=1e-4)
 
 
 def test_a_compiled_network_always_gets_as_many_frames(
     make_session: MakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = errors(measured(make_session(machine=Machine("cpu", batch=2)), ["pd"]))
+    plain = errors(measured(make_session(run_options=RunOptions("cpu", batch=2)), ["pd"]))
     counts: list[int] = []
     complete = PD.complete
 
@@ -158,30 +161,30 @@ def test_a_compiled_network_always_gets_as_many_frames(
 
     monkeypatch.setattr(PD, "complete", told)
     monkeypatch.setattr(PD, "compile_parts", lambda self: None)
-    monkeypatch.setattr(batches, "_compiled", lambda model, device: True)
-    models = Orders(models=tmp_path / "out" / "networks")
-    padded = measured(make_session(models, Machine("cpu", batch=5), out=tmp_path / "padded"), ["pd"])
+    monkeypatch.setattr(runs, "_compiled", lambda model, device: True)
+    models = NetworkOptions(models=tmp_path / "out" / "networks")
+    padded = measured(make_session(models, RunOptions("cpu", batch=5), out=tmp_path / "padded"), ["pd"])
     assert counts == [5]
     assert errors(padded) == pytest.approx(plain, rel=1e-3)
 
 
 def test_what_may_not_be_computed_is_only_looked_up(make_session: MakeSession, filled: list[str]) -> None:
     session = make_session()
-    entrant = Entrant("laplace-beltrami", 0.05, "laplace-beltrami", compute=False)
-    assert session.measure(session.square, [entrant]) == []
+    column = Column("laplace-beltrami", 0.05, "laplace-beltrami", compute=False)
+    assert fill(session, column) == []
     measured(session, ["laplace-beltrami"])
-    assert len(session.measure(session.square, [entrant])) == 2
+    assert len(fill(session, column)) == 2
 
 
 def test_a_run_that_fails_is_told_and_tried_again(make_session: MakeSession, filled: list[str]) -> None:
     session = make_session()
-    entrant = Entrant("eed", 0.05, "eed", parameters={"lam": -1.0})
+    column = Column("eed", 0.05, "eed", parameters={"lam": -1.0})
     for _ in range(2):
-        means = Means(session.measure(session.square, [entrant]))
+        means = Means(fill(session, column))
         mean = means.at("eed", "generated", 0.05)
         assert mean is not None
         assert (mean.epe, mean.frames, mean.failures) == (None, 2, 2)
-        assert mean.error.startswith("lam: -1.0 was given")
+        assert "lam" in mean.error and "-1.0" in mean.error
         assert list(means.failures) == [("eed", "generated", 0.05)]
     assert len(filled) == 4
 
@@ -189,41 +192,41 @@ def test_a_run_that_fails_is_told_and_tried_again(make_session: MakeSession, fil
 def test_a_batch_that_fails_is_told_for_each_of_its_frames(
     make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = make_session(machine=Machine("cpu", batch=2))
+    session = make_session(run_options=RunOptions("cpu", batch=2))
 
     def full(*_: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(batches, "_fill", full)
-    outcomes = measured(session, ["ours"])
-    assert [outcome.record.error for outcome in outcomes] == ["RuntimeError: out of memory"] * 2
+    monkeypatch.setattr(runs, "_fill", full)
+    results = measured(session, ["ours"])
+    assert [result.record.error for result in results] == ["RuntimeError: out of memory"] * 2
     monkeypatch.undo()
-    session.shelf.get("ours-05").weights.write_bytes(b"nothing")
-    outcomes = measured(session, ["ours"])
-    assert all("not a readable safetensors file" in outcome.record.error for outcome in outcomes)
-    assert len(outcomes) == 2
+    session.methods.networks.get("ours-05").weights.write_bytes(b"nothing")
+    results = measured(session, ["ours"])
+    assert all("not a readable safetensors file" in result.record.error for result in results)
+    assert len(results) == 2
 
 
 def test_means_are_over_the_frames_of_a_data_set(make_session: MakeSession) -> None:
-    outcomes = measured(make_session())
-    means = Means(outcomes)
-    own = [epe for (column, _), epe in errors(outcomes).items() if column == "ours"]
+    results = measured(make_session())
+    means = Means(results)
+    own = [epe for (column, _), epe in errors(results).items() if column == "ours"]
     assert means.value("ours", "generated", 0.05) == pytest.approx(sum(own) / 2)
     assert means.value("ours", "generated", 0.1) is None
     assert (means.columns, means.datasets) == (["ours", "laplace-beltrami"], ["generated"])
 
 
 def test_files_of_records_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match=r"--records: .*no.jsonl: there is no such file"):
+    with pytest.raises(MissingFileError, match=r"--records must be .*no.jsonl does not exist"):
         read_records(tmp_path / "no.jsonl")
     (tmp_path / "bad.jsonl").write_text('{"key": 1}\n')
-    with pytest.raises(FileFormatError, match=r"--records: .*bad.jsonl: line 1 is no record"):
+    with pytest.raises(FileFormatError, match=r"--records: .*bad.jsonl: line 1 is not the record"):
         read_records(tmp_path / "bad.jsonl")
 
 
 def test_without_anything_to_measure_it_says_why(make_session: MakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_session(methods=("amle",))
-    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it needs numba, the extra 'fast'")
+    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it needs numba, the extra 'fast'")
     with pytest.raises(InputError, match=r"^PART: nothing of it can be measured here; amle: it needs numba"):
         session.table(session.square)
 
@@ -232,15 +235,15 @@ def test_who_is_left_out_is_told_once_and_comes_back_with_runs_of_others(
     make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    session = make_session(methods=("eed", "laplace-beltrami"), audience=Audience(note=told.append))
-    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
+    session = make_session(methods=("eed", "laplace-beltrami"), note=told.append)
+    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
     for _ in range(2):
         assert session.table(session.square).columns == ["laplace-beltrami"]
     assert told == ["eed is left out: it is slow."]
-    assert session.left_out == {"eed": "it is slow"}
+    assert session.methods.missing == {"eed": "it is slow"}
     monkeypatch.undo()
-    session.left_out.clear()
+    session.methods.missing.clear()
     assert session.table(session.square).columns == ["eed", "laplace-beltrami"]
-    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
+    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
     assert session.table(session.square).columns == ["eed", "laplace-beltrami"]  # what is known counts
-    assert session.left_out == {}
+    assert session.methods.missing == {}

@@ -1,10 +1,10 @@
-from flowinpaint.reproduction.ordering import compare, names_text, standing
+from flowinpaint.reproduction.ranking import compare, names_text, rank
 
 HERE = {"Ours": 1.0, "EED": 0.9, "LB": 1.0002, "WGAIN": 3.0, "PD": None, "extra": 0.5}
 
 
 def test_methods_stand_ahead_level_or_behind_the_best_first() -> None:
-    found = standing(HERE, "Ours")
+    found = rank(HERE, "Ours")
     assert found.ahead == ("extra", "EED")
     assert found.level == ("LB",)  # it reads as 1.000
     assert found.behind == ("WGAIN",)
@@ -13,8 +13,8 @@ def test_methods_stand_ahead_level_or_behind_the_best_first() -> None:
 
 
 def test_without_the_base_nobody_stands_anywhere() -> None:
-    found = standing({"EED": 1.0, "Ours": None}, "Ours")
-    assert found == standing({"EED": 1.0}, "Ours")
+    found = rank({"EED": 1.0, "Ours": None}, "Ours")
+    assert found == rank({"EED": 1.0}, "Ours")
     assert not (found.ahead or found.level or found.behind)
 
 

@@ -1,0 +1,227 @@
+"""The experiment: networks to train, methods to compare, and the scale of both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_METHODS, PAPER_NETWORKS
+from flowinpaint.methods.eed import TUNED_ALPHA, TUNED_LAMBDA
+
+Size = tuple[int, int]
+Settings = tuple[str, ...]
+"""Changes to a training configuration, each of the form table.key=value."""
+
+CONFIGS = Path(__file__).parent / "configs"
+FAMILIES = {"ours": "neuroexplicit", "flownets": "flownets", "wgain": "wgain", "pd": "pd"}
+"""Kinds of networks, and the configuration file of each."""
+OURS, PD, EED = "ours", "pd", "eed"
+DENSITIES = PAPER_DENSITIES
+MIDDLE = 0.05
+"""Training density of the networks in the figures."""
+SAMPLE_COUNTS = (196, 1_964, 9_820, 19_640)
+"""Distinct training samples in the left half of the paper's Figure 3."""
+TESTED_DENSITIES = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20)
+"""Densities in the right half of the paper's Figure 3."""
+
+FULL = "full"
+ABLATIONS = {
+    FULL: "Full",
+    "minus-mu": "-μ",
+    "minus-v": "-v",
+    "minus-alpha": "-α",
+    "plus-beta": "+β",
+    "plus-w": "+W",
+    "decoder-2": "decoder 2",
+    "first-guess": "first guess",
+}
+"""Networks of Table 2 and their labels. The last two are ours: a decoder without holes, and a network that also sees a
+first guess of the flow."""
+_ABLATED: dict[str, Settings] = {
+    "minus-mu": ("model.learn_eigenvalues=false",),
+    "minus-v": ("model.learn_eigenvectors=false",),
+    "minus-alpha": ("model.learn_alpha=false",),
+    "plus-beta": ("model.learn_beta=true",),
+    "plus-w": ("model.learn_kernels=true",),
+    "decoder-2": ("model.decoder_kernel=2",),
+    "first-guess": ("model.flow_aware=true",),
+}
+_ABLATION_DENSITIES = (0.01, 0.10)
+"""Training densities of the networks of Table 2: one network covers the range."""
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A network to train: the configuration of its family, changed by settings."""
+
+    name: str
+    family: str
+    settings: Settings = ()
+
+    @property
+    def config(self) -> Path:
+        """The configuration file."""
+        return CONFIGS / f"{FAMILIES[self.family]}.toml"
+
+
+@dataclass(frozen=True)
+class ComparedMethod:
+    """A method of the tables.
+
+    paper: its name in the paper, "" if the paper does not have it. family: of its networks, "" if it has none that
+    `flowinpaint reproduce` trains.
+    """
+
+    name: str
+    label: str
+    paper: str = ""
+    family: str = ""
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        ComparedMethod(EED, "EED", PAPER_METHODS[EED]),
+        ComparedMethod("amle", "AMLE", PAPER_METHODS["amle"]),
+        ComparedMethod("laplace-beltrami", "LB", PAPER_METHODS["laplace-beltrami"]),
+        *(ComparedMethod(family, name, name, family) for family, name in PAPER_NETWORKS.items()),
+        ComparedMethod("neuroexplicit", "neuroexplicit"),
+        ComparedMethod("neuroexplicit-paper", "neuroexplicit-paper"),
+    )
+}
+"""In the order of the paper's Table 1; the last two are shipped with the package."""
+
+
+def label(name: str) -> str:
+    """The label of a method in tables and figures."""
+    return METHODS[name].label if name in METHODS else name
+
+
+def network_at(family: str, density: float, samples: int | None = None) -> str:
+    """The name of a family's network for a density, and for a number of distinct training samples.
+
+    "pd" has one network for all densities: it never sees a mask in training.
+    """
+    name = family if family == PD else f"{family}-{round(100 * density):02}"
+    return name if samples is None else f"{name}-n{samples}"
+
+
+def explicit_parameters(method: str, density: float) -> dict[str, float | str]:
+    """Parameters of a method without a network, tuned for a density.
+
+    `eed` has the results of the paper's grid search. `amle` and `laplace-beltrami` have their authors' choice for
+    Sintel, in the paper as here, and those are the defaults.
+    """
+    return {"lam": TUNED_LAMBDA, "alpha": TUNED_ALPHA[density]} if method == EED else {}
+
+
+def _network(family: str, density: float, samples: int | None = None) -> NetworkSpec:
+    masks = () if family == PD else (f"masks.density=[{density}, {density}]",)
+    distinct = () if samples is None else (f"data.distinct={samples}",)
+    return NetworkSpec(network_at(family, density, samples), family, (*masks, *distinct))
+
+
+def _ablation(name: str) -> NetworkSpec:
+    low, high = _ABLATION_DENSITIES
+    return NetworkSpec(name, OURS, (f"masks.density=[{low}, {high}]", *_ABLATED.get(name, ())))
+
+
+NETWORKS = {
+    network.name: network
+    for network in (
+        *(_network(family, density) for family in FAMILIES for density in DENSITIES),
+        *map(_ablation, ABLATIONS),
+        *(_network(family, MIDDLE, samples) for family in FAMILIES for samples in SAMPLE_COUNTS),
+    )
+}
+"""All networks, in the order of training."""
+
+
+def check_names(option: str, names: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
+    """The names, each once; InputError unless all are known."""
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"{option} must be one of {', '.join(known)}, got {unknown[0]!r}.")
+    return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Training time of each network, the same for all: minutes or steps."""
+
+    minutes: float = 0.0
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        if bool(self.minutes) == bool(self.steps):
+            raise InputError("exactly one of --minutes and --steps must be above 0.")
+
+    @property
+    def settings(self) -> Settings:
+        """The budget as settings of a configuration."""
+        if self.minutes:
+            return (f"schedule.minutes={self.minutes}",)
+        return ("schedule.minutes=0", f"schedule.steps={self.steps}")
+
+
+def budget_text(minutes: float, steps: int) -> str:
+    """A training budget in words."""
+    return f"{minutes:g} minutes" if minutes else f"{steps} steps"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes and counts of a reproduction.
+
+    rehearsal: the results are meaningless. crop: side of the central part of a frame that all parts but Table 3 use.
+    frames: at most this many per data set, 0 for all. budget: per network. Users can override both.
+    scenes, wide_scenes: generated frames that replace missing data sets, of crop×crop and wide_size.
+    settings: for all networks; family_settings: for those of a family.
+    sampling: parameters with which "pd" fills, empty for the paper's. repeats: timed calls.
+    """
+
+    rehearsal: bool = False
+    crop: int = 384
+    frames: int = 0
+    budget: Budget = field(default_factory=lambda: Budget(minutes=3.0))
+    scenes: int = 16
+    wide_scenes: int = 8
+    wide_size: Size = (375, 1242)
+    settings: Settings = ()
+    family_settings: Mapping[str, Settings] = field(default_factory=dict)
+    sampling: Mapping[str, float | str] = field(default_factory=dict)
+    repeats: int = 10
+
+    def settings_of(self, network: NetworkSpec) -> Settings:
+        """The changes of this scale to a network's configuration."""
+        return (*self.settings, *self.family_settings.get(network.family, ()))
+
+    def sampling_of(self, family: str) -> dict[str, float | str]:
+        """Parameters with which the networks of a family fill."""
+        return dict(self.sampling) if family == PD else {}
+
+
+PAPER_SCALE = Scale()
+QUICK_SCALE = Scale(
+    rehearsal=True,
+    crop=64,
+    frames=2,
+    budget=Budget(steps=4),
+    scenes=2,
+    wide_scenes=1,
+    wide_size=(64, 160),
+    settings=("data.size=[64, 64]", "data.batch=2", "schedule.warmup=1", "validation.heldout=0", "run.log_every=2"),
+    family_settings={
+        OURS: ("model.width=8", "model.steps=[2, 3, 4, 5]"),
+        "flownets": ("model.width=8",),
+        "wgain": ("model.width=4",),
+        PD: tuple(
+            f"model.{part}.{setting}"
+            for part in ("base", "fine")
+            for setting in ("widths=[8, 16]", "blocks=1", "attention=[0, 0]")
+        ),
+    },
+    sampling={"sampling_steps": 4, "resampling_steps": 2},
+    repeats=2,
+)

@@ -1,0 +1,167 @@
+"""Pages: NAME.csv, NAME.md, NAME.png and NAME.svg of a table or figure, all made before the first is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from flowinpaint.evaluation.results_tables import markdown_table
+from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.masks.cases import case_text
+from flowinpaint.reproduction.drawing import Pictures
+from flowinpaint.reproduction.experiment import PD, budget_text, label
+from flowinpaint.reproduction.frames import FrameSet
+from flowinpaint.reproduction.networks import TrainedNetwork, device_name
+from flowinpaint.reproduction.runs import Means
+from flowinpaint.reproduction.session import Session
+from flowinpaint.training.config import GENERATED as LAYERED
+from flowinpaint.version import __version__
+
+PICTURES = (".png", ".svg")
+_REHEARSAL = (
+    "**This is a rehearsal (`--quick`): tiny networks, trained for a moment, on a few small frames. Its results are "
+    "meaningless; it only shows that every step works.**"
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows of the CSV file, paragraphs of the Markdown page, and pictures if they can be drawn.
+
+    alternative: the alternative text of the picture.
+    """
+
+    name: str
+    rows: list[dict[str, Any]]
+    paragraphs: list[str]
+    pictures: Callable[[], Pictures] | None
+    alternative: str
+
+
+def write_page(out: Path, page: Page, rehearsal: bool) -> list[Path]:
+    """Write a page's files and return their paths; old pictures that can no longer be drawn are removed."""
+    pictures = page.pictures() if page.pictures is not None else {}
+    head, *rest = page.paragraphs
+    image = f"![{page.alternative}]({page.name}.png)"
+    none = "No picture was drawn; it needs matplotlib, the extra `plots`."
+    parts = [head, *([_REHEARSAL] if rehearsal else []), image if pictures else none, *rest]
+    text = "\n\n".join(map(wrapped, parts)) + "\n"
+    rows = [{**row, "version": __version__, "rehearsal": "yes" if rehearsal else "no"} for row in page.rows]
+    contents = {".csv": csv_text(rows).encode(), ".md": text.encode(), **pictures}
+    make_folder(out)
+    for suffix in PICTURES:
+        if suffix not in pictures:
+            (out / f"{page.name}{suffix}").unlink(missing_ok=True)
+    for suffix, content in contents.items():
+        with atomic_path(out / f"{page.name}{suffix}") as temporary:
+            temporary.write_bytes(content)
+    return [out / f"{page.name}{suffix}" for suffix in contents]
+
+
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows as CSV under the names of all their columns; None is an empty cell."""
+    text = io.StringIO()
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def wrapped(text: str) -> str:
+    """A paragraph or a list in lines of 120 characters; tables, headings and pictures unchanged."""
+    if text.startswith(("|", "!", "#")):
+        return text
+    lines = []
+    for line in text.splitlines():
+        indent = "  " if line.startswith("- ") else ""
+        lines.append(textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+    return "\n".join(lines)
+
+
+def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
+    """A value as text, a dash for None."""
+    return "–" if value is None else f"{value:{'+' if sign else ''}z.{digits}f}"
+
+
+def provenance(session: Session, frames: FrameSet, means: Means | None, networks: Iterable[str]) -> list[str]:
+    """Paragraphs on the frames and devices, the training of the networks, and what is missing."""
+    seed = session.run_options.seed
+    lines = [
+        *(f"- **{name}**, {text}." for name, text in frames.about.items()),
+        "- The given share is of all pixels, drawn among those with ground truth. Masks come from the frames' files "
+        f"where they exist, otherwise from seed {seed}.",
+        "- EPE (px) covers all pixels with ground truth, including the given ones, as in the paper.",
+        f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.",
+    ]
+    parts = ["## What was measured", "\n".join(lines)]
+    if means is not None and means.failures:
+        parts.append("\n".join(_failures(means)))
+    if missing := session.methods.missing:
+        parts.append("\n".join(f"- {label(name)} is left out: {reason}." for name, reason in missing.items()))
+    find = session.methods.networks.find
+    trained = [found for name in dict.fromkeys(networks) if (found := find(name)) is not None]
+    if trained:
+        parts += ["## How the networks were trained", _networks_table(trained), *_budget_note(trained)]
+    return parts
+
+
+def _networks_table(trained: Sequence[TrainedNetwork]) -> str:
+    """A line per network: its data, masks, budget, and machine."""
+    rows = []
+    for found in trained:
+        training = found.training
+        if training is None:
+            rows.append([found.spec.name, "weights made elsewhere", "–", "–", "–", "–", found.hash[:8]])
+            continue
+        low, high = training.config["masks"]["density"]
+        given = f"{100 * low:g} %" if low == high else f"{100 * low:g} to {100 * high:g} %"
+        data = _data_text(training.config["data"], training.bank)
+        budget = [f"{training.steps}", f"{training.seconds / 60:.2f}", training.device]
+        rows.append([found.spec.name, data, "–" if found.spec.family == PD else given, *budget, found.hash[:8]])
+    headings = ["network", "trained on", "given", "steps", "minutes", "on", "weights"]
+    return markdown_table(headings, rows, words=(0, 1, 5, 6))
+
+
+def _data_text(data: dict[str, Any], bank: str) -> str:
+    """The data of a training run in words."""
+    height, width = data["size"]
+    source = "generated scenes" if data["source"] == LAYERED else data["source"]
+    pictures = " with pictures of a bank" if bank else ""
+    distinct = f", {data['distinct']:,} distinct ones" if data.get("distinct") else ""
+    return f"{source}{pictures}{distinct}, {height}×{width}, {data['batch']} to a step"
+
+
+def _devices(session: Session, means: Means | None) -> str:
+    """The devices of the runs in words; of another machine only the kind is known."""
+    own = session.run_options.device
+    names = {own: f"{own} ({device_name(torch.device(own))})"}
+    devices = means.devices if means is not None else [own]
+    return ", ".join(names.get(device, f"{device} of another machine") for device in devices) or names[own]
+
+
+def _budget_note(trained: Sequence[TrainedNetwork]) -> list[str]:
+    """A warning unless all networks are known to have the same budget."""
+    known = [found.training for found in trained if found.training is not None]
+    schedules = [training.config["schedule"] for training in known]
+    budgets = {budget_text(schedule["minutes"], schedule["steps"]) for schedule in schedules}
+    if len(budgets) > 1:
+        return [f"**The networks had different budgets: {', '.join(sorted(budgets))}.**"]
+    if len(known) < len(trained):
+        return ["The training of weights made elsewhere is unknown."]
+    return []
+
+
+def _failures(means: Means) -> list[str]:
+    return [
+        f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; the "
+        f"mean covers the others: {mean.error}"
+        for (column, dataset, case), mean in means.failures.items()
+    ]

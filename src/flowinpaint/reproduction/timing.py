@@ -1,0 +1,160 @@
+"""Parameters and inference times of the methods, measured once per machine and kept in a file."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from flowinpaint import api
+from flowinpaint.baselines.pd.config import PDConfig
+from flowinpaint.data.folder import stable_seed
+from flowinpaint.errors import FileFormatError, MissingFileError
+from flowinpaint.evaluation.speed import Timing, repeat
+from flowinpaint.evaluation.speed_cells import given_at
+from flowinpaint.evaluation.speed_floor import timed
+from flowinpaint.io import atomic_path
+from flowinpaint.networks.registry import ModelConfig, build_network
+from flowinpaint.reproduction.networks import device_name
+from flowinpaint.version import __version__
+
+TIMES = "times.json"
+_WARM_UP = {"sampling_steps": 2, "resampling_steps": 1}
+"""Parameters of the first call of a network that samples."""
+_FEW, _MORE = 2, 6
+"""Sampling steps of the two calls that predict the time of a long sampling."""
+LONGEST = 120.0
+"""Seconds of a sampling that is still timed as a whole."""
+
+
+@dataclass(frozen=True)
+class InferenceTime:
+    """Time of a call on one frame of size×size. model: a hash of configuration and parameters.
+
+    share: of the call's iterations that were run; below 1 the time is extrapolated.
+    """
+
+    name: str
+    model: str
+    size: int
+    density: float
+    device: str
+    machine: str
+    torch: str
+    version: str
+    milliseconds: float = float("nan")
+    calls: int = 0
+    share: float = 1.0
+
+    @property
+    def unmeasured(self) -> InferenceTime:
+        """The same measurement without its result."""
+        return replace(self, milliseconds=0.0, calls=0, share=1.0)
+
+
+class CallTime(NamedTuple):
+    """Median seconds of a number of calls, and the share of their iterations that were run."""
+
+    seconds: float
+    calls: int
+    share: float = 1.0
+
+
+@cache
+def count_parameters(config: ModelConfig) -> int:
+    """The number of learned parameters of a network."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build_network(config).parameters())
+
+
+def planned_time(
+    name: str, method: ModelConfig | str, parameters: dict[str, Any], size: int, density: float, device: torch.device
+) -> InferenceTime:
+    """A measurement to make, of a network or of a method without one."""
+    model = f"{stable_seed(str(method), str(sorted(parameters.items()))):016x}"
+    return InferenceTime(name, model, size, density, str(device), device_name(device), torch.__version__, __version__)
+
+
+def measure_time(
+    method: ModelConfig | str,
+    parameters: dict[str, Any],
+    size: int,
+    density: float,
+    device: torch.device,
+    repeats: int,
+) -> CallTime:
+    """Time calls with tensors on the device in and out. Weights are random: they do not change the time.
+
+    A network that samples is timed by one call, or by a part of it (`sampler_time`).
+    """
+    image, flow, mask = given_at(size, size, density, seed=0).on(device)
+    if isinstance(method, str):
+        inputs = (image.double(), flow.double(), mask.double())
+        return _median(repeat(partial(api.EXPLICIT[method].fill, *inputs, **parameters), device, repeats))
+    try:
+        return _network_time(method, (image, flow, mask), parameters, repeats)
+    finally:
+        if isinstance(method, PDConfig):
+            gc.collect()  # the paper's has 4 GB of weights
+
+
+def _network_time(
+    config: ModelConfig, inputs: tuple[Tensor, Tensor, Tensor], parameters: dict[str, Any], repeats: int
+) -> CallTime:
+    torch.manual_seed(0)
+    device = inputs[0].device
+    with device:  # large networks are made much faster there
+        model = build_network(config).to(device).eval()
+    complete = torch.inference_mode()(partial(model.complete, *inputs, None))
+    if not isinstance(config, PDConfig):
+        return _median(repeat(partial(complete, **parameters), device, repeats))
+    complete(**_WARM_UP)
+    iterations = partial(model.iterations, *inputs[0].shape[-2:])
+    return sampler_time(lambda **own: timed(partial(complete, **own), device), iterations, parameters)
+
+
+def sampler_time(
+    seconds: Callable[..., float], iterations: Callable[..., int], parameters: dict[str, Any], longest: float = LONGEST
+) -> CallTime:
+    """The time of a sampling: measured, or extrapolated from two short ones if it would exceed `longest` seconds.
+
+    seconds, iterations: functions of a call's parameters. All iterations do the same work, so the time of a call is
+    linear in their number.
+    """
+    few, more = ({**parameters, "sampling_steps": steps} for steps in (_FEW, _MORE))
+    whole, run = iterations(**parameters), iterations(**few) + iterations(**more)
+    if run < whole:
+        first, second = seconds(**few), seconds(**more)
+        each = (second - first) / (iterations(**more) - iterations(**few))
+        extrapolated = second + each * (whole - iterations(**more))
+        if extrapolated > longest:
+            return CallTime(extrapolated, 1, run / whole)
+    return CallTime(seconds(**parameters), 1)
+
+
+def read_times(path: Path) -> list[InferenceTime]:
+    """The times in a file of a reproduction."""
+    if not path.is_file():
+        raise MissingFileError(f"--times must be the {TIMES} of a reproduction; {path} does not exist.")
+    try:
+        return [InferenceTime(**values) for values in json.loads(path.read_text(encoding="utf-8"))["times"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise FileFormatError(f"--times must be the {TIMES} of a reproduction; {path} is not.") from error
+
+
+def write_times(path: Path, times: Sequence[InferenceTime]) -> None:
+    """Write a file for `read_times`, whole or not at all."""
+    with atomic_path(path) as temporary:
+        text = json.dumps({"times": [asdict(time) for time in times]}, indent=1)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _median(timing: Timing) -> CallTime:
+    return CallTime(timing.median, len(timing.samples))
