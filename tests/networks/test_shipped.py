@@ -15,11 +15,11 @@ from flowinpaint import api
 from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.benchmark import check_method
-from flowinpaint.evaluation.speed_cells import weights_files
 from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.masks.cases import Case, Pattern
 from flowinpaint.networks.shipped import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
 from flowinpaint.neuroexplicit import dtm
+from flowinpaint.speed.cases import weights_files
 from helpers import generator, neuroexplicit, random_field, reference
 
 SHIPPED = api.NETWORKS

@@ -11,7 +11,6 @@ from flowinpaint import api
 from flowinpaint.baselines.flownets.module import FlowNetSConfig
 from flowinpaint.baselines.wgain.module import WGAINConfig
 from flowinpaint.errors import FileFormatError, MissingFileError
-from flowinpaint.evaluation import speed
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction import cost
 from flowinpaint.reproduction.audience import Audience
@@ -26,6 +25,7 @@ from flowinpaint.reproduction.times import (
     sampler_time,
     write_times,
 )
+from flowinpaint.speed import measure as speed
 
 MakeSession = Callable[..., Session]
 

@@ -14,7 +14,6 @@ from flowinpaint.cli.console import output, runs_bar, say
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.frames import FrameChoice, left_out_folders
 from flowinpaint.reproduction.ledger import open_ledger
@@ -25,6 +24,7 @@ from flowinpaint.reproduction.scale import PAPER_SCALE, QUICK_SCALE, Budget
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.study import StudyNetwork, check_contenders, check_networks
 from flowinpaint.reproduction.times import read_times
+from flowinpaint.viz.plots import can_plot
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
 _HELP = f"What to make: {', '.join(PARTS)}."

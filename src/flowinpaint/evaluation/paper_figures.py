@@ -1,8 +1,8 @@
-"""The figures that the paper publishes, to stand beside measured ones.
+"""Numbers published in the paper, to compare with measured ones.
 
 Fischer, Peter, Weickert and Ilg, *Neuroexplicit Diffusion Models for Inpainting of Optical Flow Fields*, ICML 2024,
-tables 1 to 3 and Figure 4. Its Figure 3 (error by the number of training samples and by the density) has no numbers;
-its text tells two of them.
+tables 1 to 3 and Figure 4. Its Figure 3 (error by the number of training samples and by the density) has no numbers,
+but its text has two of them.
 """
 
 from __future__ import annotations
@@ -18,30 +18,37 @@ PAPER_METHODS = {
     "eed": "EED",
     "amle": "AMLE",
 }
-"""What the paper calls methods of this package."""
+"""The paper's names for methods of this package."""
 PAPER_NETWORKS = {"ours": "Ours", "flownets": "FlowNetS", "wgain": "WGAIN", "pd": "PD"}
-"""What it calls the networks that `flowinpaint reproduce` trains."""
+"""The paper's names for the networks that `flowinpaint reproduce` trains."""
 
 
 def paper_name(method: str) -> str:
-    """What the paper calls a method or a network; the same name if it is none of the paper's."""
+    """The paper's name for a method or a network, or the name itself if the paper has none."""
     return (PAPER_METHODS | PAPER_NETWORKS).get(method, method)
 
 
 @dataclass(frozen=True)
-class PaperTable:
-    """One block of a table: a figure by the paper's name of the method, at 1, 5 and 10 %.
-
-    words: a data set whose name has all of them, without regard to capitals, is the one it was measured on.
-    """
+class _PaperBlock:
+    """One block of a table; `words` are parts of the name, in lower case, of the data set that it belongs to."""
 
     title: str
     words: tuple[str, ...]
+
+    def is_of(self, dataset: str) -> bool:
+        """Whether a data set's name fits this block."""
+        return all(word in dataset.lower() for word in self.words)
+
+
+@dataclass(frozen=True)
+class PaperTable(_PaperBlock):
+    """One block of Table 1 or 3: a figure by the paper's name of the method, at 1, 5 and 10 %."""
+
     figure: Literal["epe", "fl"]
     values: dict[str, tuple[float, float, float]]
 
     def value(self, method: str, density: float) -> float | None:
-        """The figure of a method of this package or of the paper's own name, None if the paper has none."""
+        """The figure of a method, by its name in this package or in the paper; None if the paper has none."""
         row = self.values.get(paper_name(method))
         return None if row is None else row[PAPER_DENSITIES.index(density)]
 
@@ -49,10 +56,6 @@ class PaperTable:
         """R: the figure over that of Laplace-Beltrami."""
         own, other = self.value(method, density), self.value(PAPER_REFERENCE, density)
         return None if own is None or not other else own / other
-
-    def is_of(self, dataset: str) -> bool:
-        """Whether a data set has the name of this table's."""
-        return all(word in dataset.lower() for word in self.words)
 
 
 PAPER_TABLES = (
@@ -114,16 +117,14 @@ PAPER_TABLES = (
 
 
 @dataclass(frozen=True)
-class PaperAblations:
+class PaperAblations(_PaperBlock):
     """One half of Table 2: the EPE of the full network, and the differences to it, at 1, 5 and 10 %."""
 
-    title: str
-    words: tuple[str, ...]
     full: tuple[float, float, float]
     differences: dict[str, tuple[float, float, float]]
 
     def difference(self, network: str, density: float) -> float | None:
-        """How much larger the EPE of a network is than the full one's, None if the paper has it not."""
+        """A network's EPE minus the full one's, None if the paper has no value."""
         row = self.differences.get(network)
         return None if row is None else row[PAPER_DENSITIES.index(density)]
 
@@ -132,10 +133,6 @@ class PaperAblations:
         full = self.full[PAPER_DENSITIES.index(density)]
         difference = 0.0 if network == "full" else self.difference(network, density)
         return None if difference is None else round(full + difference, 2)
-
-    def is_of(self, dataset: str) -> bool:
-        """Whether a data set has the name of this table's."""
-        return all(word in dataset.lower() for word in self.words)
 
 
 PAPER_ABLATIONS = (
@@ -166,14 +163,14 @@ PAPER_ABLATIONS = (
 )
 
 PAPER_UNSEEN_DENSITY = (0.29, 0.28)
-"""EPE of the paper's networks for 5 % and for 10 % on Sintel at 10 %; its text has these two of Figure 3's numbers."""
+"""EPE on Sintel at 10 % of the paper's networks for 5 % and for 10 %, from its text on Figure 3."""
 
 
 @dataclass(frozen=True)
 class PaperCost:
     """A pair of bars of Figure 4: learned parameters, and milliseconds of one inference.
 
-    The paper does not say of which size and on which device; it trained on an A100, at 384×384.
+    The paper names neither size nor device; it trained on an A100, at 384×384.
     """
 
     parameters: int

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from flowinpaint.evaluation.benchmark import Step
+from flowinpaint.evaluation.runner import Step
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import Listener

@@ -13,8 +13,9 @@ import torch
 from flowinpaint import checks
 from flowinpaint.api import load_model, to_batch
 from flowinpaint.data.folder import Frame
-from flowinpaint.evaluation.jobs import Job, measure, sentence_of
+from flowinpaint.errors import sentence_of
 from flowinpaint.evaluation.records import Record, RunKey
+from flowinpaint.evaluation.runner import Job, measure
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of, expected_error
 from flowinpaint.result import Result

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.reproduction.style import GREY, RULE, SHADE
+from flowinpaint.text_tables import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

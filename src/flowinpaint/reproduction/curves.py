@@ -8,8 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowinpaint.evaluation.paper_figures import PAPER_UNSEEN_DENSITY
-from flowinpaint.evaluation.plotting import can_plot, plain_number
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.means import Means
 from flowinpaint.reproduction.ordering import names_text, standing
@@ -27,6 +25,8 @@ from flowinpaint.reproduction.study import (
     network_at,
 )
 from flowinpaint.reproduction.style import GREY, curve, render
+from flowinpaint.text_tables import markdown_table
+from flowinpaint.viz.plots import can_plot, plain_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from flowinpaint.evaluation.benchmark import Step, complete
-from flowinpaint.evaluation.jobs import Job
 from flowinpaint.evaluation.records import Record, RunKey
+from flowinpaint.evaluation.runner import Job, Step, complete
 from flowinpaint.masks.cases import Case
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.batches import KeepField, run_batches

@@ -15,8 +15,8 @@ import torch
 
 from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.evaluation.report import machine
 from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.machine import device_name
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.frames import hash_of
@@ -252,13 +252,6 @@ class NetworkShelf:
             shutil.rmtree(old)
         run.path.rename(old)
         self._audience.note(f"{run.path} held another network, now {old.name}: {reason}")
-
-
-def device_name(device: torch.device) -> str:
-    """A device in words."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return machine([])["device_name"]
 
 
 def _other_budget(before: ScheduleConfig, now: ScheduleConfig) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from flowinpaint.evaluation.paper_figures import PaperAblations, PaperTable
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.frames import GENERATED, FrameSet
@@ -23,6 +22,7 @@ from flowinpaint.reproduction.ordering import Comparison, names_text
 from flowinpaint.reproduction.scale import budget_text
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.study import CONTENDERS, PD
+from flowinpaint.text_tables import markdown_table
 from flowinpaint.training.config import GENERATED as LAYERED
 from flowinpaint.version import __version__
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction.frames import AnySample
@@ -21,6 +20,7 @@ from flowinpaint.reproduction.measuring import Entrant, frame_key
 from flowinpaint.reproduction.report import Report, label, number, provenance
 from flowinpaint.reproduction.session import MOST_ROWS, Session
 from flowinpaint.reproduction.study import MIDDLE, network_at
+from flowinpaint.text_tables import markdown_table
 from flowinpaint.viz.colours import Field, Rgb
 
 

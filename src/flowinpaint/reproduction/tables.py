@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_TABLES
-from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.blocks import Block, Row, blocks_size, draw_blocks
 from flowinpaint.reproduction.frames import FrameSet
@@ -34,6 +33,7 @@ from flowinpaint.reproduction.study import (
     network_at,
 )
 from flowinpaint.reproduction.style import render
+from flowinpaint.viz.plots import can_plot
 
 _FIGURES = {"epe": "EPE (px)", "fl": "Fl (%)"}
 _READING = (

@@ -17,12 +17,12 @@ from flowinpaint import api
 from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
-from flowinpaint.evaluation.speed import Timing, repeat
-from flowinpaint.evaluation.speed_cells import given_at
-from flowinpaint.evaluation.speed_floor import timed
 from flowinpaint.io import atomic_path
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.reproduction.networks import device_name
+from flowinpaint.speed.cases import inputs_at
+from flowinpaint.speed.measure import Timing, repeat
+from flowinpaint.speed.roofline import timed
 from flowinpaint.version import __version__
 
 TIMES = "times.json"
@@ -99,7 +99,7 @@ def measure_time(
     A network that samples takes thousands of evaluations to a call, so one call is timed, and if it would take longer
     than LONGEST, a part of it (`sampler_time`).
     """
-    image, flow, mask = given_at(size, size, density, seed=0).on(device)
+    image, flow, mask = inputs_at(size, size, density, seed=0).on(device)
     values: dict[str, Any] = dict(parameters)
     if isinstance(method, str):
         inputs = (image.double(), flow.double(), mask.double())

@@ -5,16 +5,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from flowinpaint.evaluation.speed_counts import (
-    Count,
-    explicit_counts,
-    level_sizes,
-    network_count,
-    neuroexplicit_counts,
-)
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.levels import START_STEPS
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.speed.roofline import StageCount, explicit_counts, level_sizes, network_count, neuroexplicit_counts
 
 PAPER = NeuroexplicitConfig(width=5)
 FLOW_AWARE = NeuroexplicitConfig(width=6, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter")
@@ -34,7 +28,7 @@ class ConvolutionTraffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
 
-def by_stage(config: NeuroexplicitConfig, height: int, width: int, element: int = 2) -> dict[str, Count]:
+def by_stage(config: NeuroexplicitConfig, height: int, width: int, element: int = 2) -> dict[str, StageCount]:
     return {count.stage: count for count in neuroexplicit_counts(Neuroexplicit(config), height, width, element)}
 
 
@@ -106,4 +100,4 @@ def test_a_tiny_image_is_counted_as_extended() -> None:
 
 
 def test_without_a_network_only_input_and_output_count() -> None:
-    assert explicit_counts(10, 20) == [Count("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]
+    assert explicit_counts(10, 20) == [StageCount("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]
