@@ -79,11 +79,11 @@ def command(
 
     For training times see benchmarks/training_step.py.
     """
-    given = [
-        *([] if sizes is None else parse_sizes(sizes)),
-        *([] if megapixels is None else parse_megapixels(megapixels)),
-    ]
-    chosen_sizes = list(dict.fromkeys(given or parse_sizes(PAPER_SIZES)))
+    if sizes is None and megapixels is None:
+        sizes = PAPER_SIZES
+    given = [] if sizes is None else parse_sizes(sizes)
+    given += [] if megapixels is None else parse_megapixels(megapixels)
+    chosen_sizes = list(dict.fromkeys(given))
     names = [m for m in METHODS if m in api.methods()] if methods is None else parse_list("--methods", methods)
     found = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     places = found if devices is None else parse_list("--devices", devices)

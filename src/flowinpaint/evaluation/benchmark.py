@@ -88,21 +88,15 @@ def evaluate(
         return complete(store, [key for _, named in keys for key in named], todo, jobs, progress)
 
 
-def check_cases(densities: Sequence[float], patterns: Sequence[str]) -> list[Case]:
+def check_cases(densities: Sequence[float], patterns: Sequence[str] = ()) -> list[Case]:
     """The densities and patterns, each once; InputError unless there is at least one and all are valid."""
     named = check_patterns(list(patterns))
-    if densities or not named:
-        check_densities(densities)
-    return [*dict.fromkeys(densities), *named]
-
-
-def check_densities(densities: Sequence[float]) -> None:
-    """Raise InputError unless there is at least one and all are in (0, 1]."""
-    if not densities:
+    if not densities and not named:
         raise InputError("densities must have at least one share, got none.")
     for density in densities:
         if not 0 < density <= 1:
             raise InputError(f"densities must be shares above 0 and at most 1, got {density:g}.")
+    return [*dict.fromkeys(densities), *named]
 
 
 def check_method(method: str, argument: str = "methods") -> str:

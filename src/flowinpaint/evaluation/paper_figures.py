@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Triple = tuple[float, float, float]
+"""Values at PAPER_DENSITIES."""
+
 PAPER_DENSITIES = (0.01, 0.05, 0.10)
 PAPER_REFERENCE = "laplace-beltrami"
 PAPER_METHODS = {
@@ -45,7 +48,7 @@ class PaperTable(_PaperBlock):
     """One block of Table 1 or 3: a figure by the paper's name of the method, at 1, 5 and 10 %."""
 
     figure: Literal["epe", "fl"]
-    values: dict[str, tuple[float, float, float]]
+    values: dict[str, Triple]
 
     def value(self, method: str, density: float) -> float | None:
         """The figure of a method, by its name in this package or in the paper; None if the paper has none."""
@@ -58,70 +61,12 @@ class PaperTable(_PaperBlock):
         return None if own is None or not other else own / other
 
 
-PAPER_TABLES = (
-    PaperTable(
-        "Sintel (Table 1)",
-        ("sintel",),
-        "epe",
-        {
-            "Ours": (0.72, 0.40, 0.28),
-            "LB": (0.86, 0.43, 0.31),
-            "EED": (0.94, 0.52, 0.43),
-            "AMLE": (0.94, 0.51, 0.38),
-            "FlowNetS": (0.85, 0.57, 0.51),
-            "WGAIN": (1.14, 0.80, 0.60),
-            "PD": (2.39, 0.55, 0.40),
-        },
-    ),
-    PaperTable(
-        "FlyingThings3D, the training's domain (Table 1)",
-        ("flyingthings",),
-        "epe",
-        {
-            "Ours": (1.01, 0.55, 0.39),
-            "LB": (2.03, 1.00, 0.75),
-            "EED": (2.06, 1.00, 0.73),
-            "AMLE": (2.03, 1.08, 0.82),
-            "FlowNetS": (2.33, 1.68, 1.55),
-            "WGAIN": (2.26, 1.73, 1.43),
-            "PD": (3.96, 1.09, 0.72),
-        },
-    ),
-    PaperTable(
-        "KITTI 2015 (Table 3)",
-        ("kitti", "15"),
-        "epe",
-        {
-            "Ours": (1.07, 0.47, 0.23),
-            "LB": (1.07, 0.46, 0.23),
-            "EED": (1.11, 0.46, 0.23),
-            "AMLE": (1.26, 0.56, 0.30),
-            "FlowNetS": (1.43, 2.53, 4.96),
-            "WGAIN": (3.18, 7.0, 6.82),
-        },
-    ),
-    PaperTable(
-        "KITTI 2015 (Table 3)",
-        ("kitti", "15"),
-        "fl",
-        {
-            "Ours": (0.87, 0.25, 0.11),
-            "LB": (0.94, 0.26, 0.11),
-            "EED": (1.14, 0.27, 0.11),
-            "AMLE": (1.19, 0.35, 0.16),
-            "FlowNetS": (1.2, 2.26, 3.77),
-            "WGAIN": (3.59, 4.48, 4.39),
-        },
-    ),
-)
-
-
 @dataclass(frozen=True)
 class PaperAblations(_PaperBlock):
     """One half of Table 2: the EPE of the full network, and the differences to it, at 1, 5 and 10 %."""
 
-    full: tuple[float, float, float]
-    differences: dict[str, tuple[float, float, float]]
+    full: Triple
+    differences: dict[str, Triple]
 
     def difference(self, network: str, density: float) -> float | None:
         """A network's EPE minus the full one's, None if the paper has no value."""
@@ -135,30 +80,45 @@ class PaperAblations(_PaperBlock):
         return None if difference is None else round(full + difference, 2)
 
 
+def _column(table: dict[str, tuple[Triple, Triple]], number: int) -> dict[str, Triple]:
+    return {name: row[number] for name, row in table.items()}
+
+
+_SINTEL, _THINGS, _KITTI = ("sintel",), ("flyingthings",), ("kitti", "15")
+_TABLE_1 = {  # EPE on Sintel, and on FlyingThings3D
+    "Ours": ((0.72, 0.40, 0.28), (1.01, 0.55, 0.39)),
+    "LB": ((0.86, 0.43, 0.31), (2.03, 1.00, 0.75)),
+    "EED": ((0.94, 0.52, 0.43), (2.06, 1.00, 0.73)),
+    "AMLE": ((0.94, 0.51, 0.38), (2.03, 1.08, 0.82)),
+    "FlowNetS": ((0.85, 0.57, 0.51), (2.33, 1.68, 1.55)),
+    "WGAIN": ((1.14, 0.80, 0.60), (2.26, 1.73, 1.43)),
+    "PD": ((2.39, 0.55, 0.40), (3.96, 1.09, 0.72)),
+}
+_TABLE_2 = {  # EPE minus that of the full network on Sintel, and on FlyingThings3D
+    "minus-mu": ((0.17, 0.04, 0.04), (0.95, 0.28, 0.20)),
+    "minus-v": ((0.07, 0.06, 0.04), (0.07, 0.02, 0.00)),
+    "minus-alpha": ((0.03, 0.02, 0.02), (0.05, 0.06, 0.02)),
+    "plus-beta": ((-0.02, -0.01, -0.01), (-0.04, -0.03, -0.01)),
+    "plus-w": ((0.01, -0.01, 0.00), (0.00, -0.01, 0.03)),
+}
+_TABLE_3 = {  # EPE, and Fl, on KITTI 2015
+    "Ours": ((1.07, 0.47, 0.23), (0.87, 0.25, 0.11)),
+    "LB": ((1.07, 0.46, 0.23), (0.94, 0.26, 0.11)),
+    "EED": ((1.11, 0.46, 0.23), (1.14, 0.27, 0.11)),
+    "AMLE": ((1.26, 0.56, 0.30), (1.19, 0.35, 0.16)),
+    "FlowNetS": ((1.43, 2.53, 4.96), (1.20, 2.26, 3.77)),
+    "WGAIN": ((3.18, 7.00, 6.82), (3.59, 4.48, 4.39)),
+}
+PAPER_TABLES = (
+    PaperTable("Sintel (Table 1)", _SINTEL, "epe", _column(_TABLE_1, 0)),
+    PaperTable("FlyingThings3D, the training's domain (Table 1)", _THINGS, "epe", _column(_TABLE_1, 1)),
+    PaperTable("KITTI 2015 (Table 3)", _KITTI, "epe", _column(_TABLE_3, 0)),
+    PaperTable("KITTI 2015 (Table 3)", _KITTI, "fl", _column(_TABLE_3, 1)),
+)
 PAPER_ABLATIONS = (
+    PaperAblations("Sintel (Table 2)", _SINTEL, _TABLE_1["Ours"][0], _column(_TABLE_2, 0)),
     PaperAblations(
-        "Sintel (Table 2)",
-        ("sintel",),
-        (0.72, 0.40, 0.28),
-        {
-            "minus-mu": (0.17, 0.04, 0.04),
-            "minus-v": (0.07, 0.06, 0.04),
-            "minus-alpha": (0.03, 0.02, 0.02),
-            "plus-beta": (-0.02, -0.01, -0.01),
-            "plus-w": (0.01, -0.01, 0.00),
-        },
-    ),
-    PaperAblations(
-        "FlyingThings3D, the training's domain (Table 2)",
-        ("flyingthings",),
-        (1.01, 0.55, 0.39),
-        {
-            "minus-mu": (0.95, 0.28, 0.20),
-            "minus-v": (0.07, 0.02, 0.00),
-            "minus-alpha": (0.05, 0.06, 0.02),
-            "plus-beta": (-0.04, -0.03, -0.01),
-            "plus-w": (0.00, -0.01, 0.03),
-        },
+        "FlyingThings3D, the training's domain (Table 2)", _THINGS, _TABLE_1["Ours"][1], _column(_TABLE_2, 1)
     ),
 )
 

@@ -78,11 +78,11 @@ def masks_text(scores: Sequence[Score]) -> str:
 
 def left_out(records: Sequence[Record]) -> dict[Case, list[str]]:
     """Samples missing from a case because they have too few valid pixels for it, by case."""
-    samples = dict.fromkeys((record.key.dataset, record.key.sample) for record in records)
-    found: dict[Case, set[tuple[str, str]]] = {}
+    found: dict[Case, dict[str, None]] = {}
     for record in records:
-        found.setdefault(record.key.case, set()).add((record.key.dataset, record.key.sample))
-    missing = {case: ["/".join(s) for s in samples if s not in found[case]] for case in sorted(found, key=case_order)}
+        found.setdefault(record.key.case, {})[f"{record.key.dataset}/{record.key.sample}"] = None
+    samples = dict.fromkeys(f"{record.key.dataset}/{record.key.sample}" for record in records)
+    missing = {case: [s for s in samples if s not in found[case]] for case in sorted(found, key=case_order)}
     return {case: names for case, names in missing.items() if names}
 
 

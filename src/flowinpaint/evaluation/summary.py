@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -49,10 +50,10 @@ def summarise(records: Iterable[Record], reference: str) -> list[Score]:
     If several records have the same method, case and sample, the last counts. Data sets without a sample in a case are
     not part of it.
     """
-    groups: dict[tuple[Case, str, str], Group] = {}
+    groups = defaultdict[tuple[Case, str, str], Group](dict)
     for record in records:
         key = record.key
-        groups.setdefault((key.case, key.method, key.dataset), {})[key.sample] = record
+        groups[key.case, key.method, key.dataset][key.sample] = record
     cases = sorted({case for case, _, _ in groups}, key=case_order)
     methods = list(dict.fromkeys(method for _, method, _ in groups))
     datasets = list(dict.fromkeys(dataset for _, _, dataset in groups))
@@ -64,10 +65,7 @@ def summarise(records: Iterable[Record], reference: str) -> list[Score]:
     for case in cases:
         present = [dataset for dataset in datasets if any((case, method, dataset) in groups for method in methods)]
         for method in methods:
-            own = []
-            for dataset in present:
-                group, base = groups.get((case, method, dataset), {}), groups.get((case, reference, dataset), {})
-                own.append(_score(method, case, dataset, group, base))
+            own = [_score(method, case, d, groups[case, method, d], groups[case, reference, d]) for d in present]
             scores += [*own, _over_all(method, case, own)]
     return scores
 

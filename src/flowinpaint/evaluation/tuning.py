@@ -15,7 +15,7 @@ import torch
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.benchmark import DENSITIES, check_densities
+from flowinpaint.evaluation.benchmark import DENSITIES, check_cases
 from flowinpaint.evaluation.parameter_file import ParameterTable
 from flowinpaint.evaluation.records import Record, open_store
 from flowinpaint.evaluation.runner import Job, Step, check_processes, complete, frame_key
@@ -77,7 +77,7 @@ def tune_eed(
     files. crop: the side of the middle part that is used, 0 for all. records: a file that keeps finished runs, so that
     a second call continues from there.
     """
-    check_densities(densities)
+    check_cases(densities)
     check_processes(jobs)
     if crop < 0:
         raise InputError(f"crop must be a side in pixels, or 0 for no crop; got {crop}.")

@@ -38,7 +38,8 @@ class UncertaintyQuality:
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> UncertaintyQuality:
         """The inverse of `asdict` after JSON has turned tuples into lists."""
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+        restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**restored)
 
     @property
     def by_expected(self) -> Sparsification:
