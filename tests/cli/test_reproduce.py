@@ -13,11 +13,12 @@ from flowinpaint.cli import app
 from flowinpaint.cli import reproduce as command
 from flowinpaint.data.layered import LayeredFlow
 from flowinpaint.data.layered_config import LayeredConfig
-from flowinpaint.evaluation import jobs, speed
+from flowinpaint.evaluation import runner
 from flowinpaint.reproduction import frames, networks, tables
 from flowinpaint.reproduction.scale import QUICK_SCALE, Budget
 from flowinpaint.reproduction.study import NETWORKS
 from flowinpaint.result import Result
+from flowinpaint.speed import measure
 from frame_folder import make_root
 from scene_bank import tiny_bank
 
@@ -52,7 +53,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple_scenes: None) 
 
     monkeypatch.setattr(command, "QUICK_SCALE", SMALLER)
     monkeypatch.setattr(frames, "_generator", generator)
-    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "LEAST_SECONDS", 0.0)
     monkeypatch.chdir(tmp_path)
     frames._scene.cache_clear()
     yield tmp_path
@@ -73,7 +74,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("this was finished")
 
     monkeypatch.setattr(networks, "train", never)
-    monkeypatch.setattr(jobs, "inpaint", never)
+    monkeypatch.setattr(runner, "inpaint", never)
     monkeypatch.setattr("flowinpaint.reproduction.samples.inpaint", never)
     monkeypatch.setattr("flowinpaint.reproduction.cost.measure_time", never)
 
@@ -181,7 +182,7 @@ def test_an_interruption_is_a_sentence_and_130(place: Path, monkeypatch: pytest.
         filled.append(method)
         return inpaint(image, flow, mask, method, *others, **parameters)
 
-    monkeypatch.setattr(jobs, "inpaint", interrupted)
+    monkeypatch.setattr(runner, "inpaint", interrupted)
     arguments = ("table3", "--quick", "--methods", "laplace-beltrami,eed", "-o", "out")
     code, _, stderr = run(*arguments)
     assert code == 130

@@ -25,7 +25,7 @@ from flowinpaint.reproduction.times import (
     sampler_time,
     write_times,
 )
-from flowinpaint.speed import measure as speed
+from flowinpaint.speed import measure
 
 MakeSession = Callable[..., Session]
 
@@ -40,7 +40,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return measure_time(method, *others)
 
     monkeypatch.setattr(cost, "measure_time", told)
-    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "LEAST_SECONDS", 0.0)
     return kinds
 
 

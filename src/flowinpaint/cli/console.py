@@ -45,8 +45,9 @@ def print_table(table: TextTable, bold: int | None = None, without: Collection[s
     shown = [i for i, heading in enumerate(table.headings) if heading not in without]
     widest = max(len(row[0]) for row in table.rows)
     for i in shown:
-        # Headings of two words take two lines; those such as "> 1 px" stay whole.
-        heading = table.headings[i] if len(table.headings[i]) < 8 else table.headings[i].replace(" ", "\n")
+        heading = table.headings[i]
+        if not heading.startswith(">"):  # as in "> 1 px"
+            heading = heading.replace(" ", "\n")
         style = "bold green" if i == bold else None
         width = None if i else min(_FIRST_WIDTH, widest)
         drawn.add_column(heading, justify="right" if i else "left", style=style, min_width=width)

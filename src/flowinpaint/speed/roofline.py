@@ -136,7 +136,7 @@ def network_counts(model: Network, height: int, width: int, element: int) -> lis
     for layer in twin.modules():
         if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
             layer.register_forward_hook(count)
-    image, flow, mask = (torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, 1, 2))
+    image, flow, mask = (torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, 2, 1))
     twin.fill(image, flow, mask)
     operations, moved = (sum(column) for column in zip(*layers, strict=True))
     return [_once("network", operations, moved)]
