@@ -94,8 +94,8 @@ def paper_table(results: Results, table: PaperTable, dataset: str | None) -> str
         cells: list[str] = []
         for density in densities:
             if dataset is not None:
-                own = (results.figure(name, method, density, dataset) for name in (table.figure, "ratio"))
-                cells.append(_with_ratio(*own, 3 if table.figure == "epe" else 2, table.figure))
+                value, ratio = (results.figure(name, method, density, dataset) for name in (table.figure, "ratio"))
+                cells.append(_with_ratio(value, ratio, 3 if table.figure == "epe" else 2, table.figure))
             cells.append(_with_ratio(table.value(method, density), table.ratio(method, density), 2, table.figure))
         paper_name = PAPER_METHODS.get(method)
         title = names.get(method, method) + (f" ({paper_name})" if paper_name else "")

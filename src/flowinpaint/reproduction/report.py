@@ -14,10 +14,11 @@ import torch
 
 from flowinpaint.evaluation.paper_figures import PaperAblations, PaperTable
 from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.machine import device_name
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.frames import GENERATED, FrameSet
 from flowinpaint.reproduction.means import Means
-from flowinpaint.reproduction.networks import Trained, device_name
+from flowinpaint.reproduction.networks import Trained
 from flowinpaint.reproduction.ordering import Comparison, names_text
 from flowinpaint.reproduction.scale import budget_text
 from flowinpaint.reproduction.session import Session

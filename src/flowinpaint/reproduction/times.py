@@ -18,8 +18,8 @@ from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.io import atomic_path
+from flowinpaint.machine import device_name
 from flowinpaint.networks.registry import ModelConfig, build_network
-from flowinpaint.reproduction.networks import device_name
 from flowinpaint.speed.cases import inputs_at
 from flowinpaint.speed.measure import Timing, repeat
 from flowinpaint.speed.roofline import timed

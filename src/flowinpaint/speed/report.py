@@ -150,8 +150,9 @@ def as_json(
 
 def _result_json(r: SpeedResult) -> dict[str, Any]:
     content = asdict(r)
-    content = content.pop("case") | content | {"call": _timing_json(r.call), "end_to_end": _timing_json(r.end_to_end)}
-    return content | {"over_floor": None if r.call is None or r.floor is None else r.call.median / r.floor}
+    content |= content.pop("case") | {"call": _timing_json(r.call), "end_to_end": _timing_json(r.end_to_end)}
+    content["over_floor"] = None if r.call is None or r.floor is None else r.call.median / r.floor
+    return content
 
 
 def _timing_json(timing: Timing | None) -> dict[str, Any] | None:
