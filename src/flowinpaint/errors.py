@@ -19,3 +19,8 @@ def check_file(path: Path, fault: str | bool | None) -> None:
     """Raise FileFormatError if a file has a fault, a phrase to append to its name."""
     if fault:
         raise FileFormatError(f"{path}: {fault}")
+
+
+def sentence_of(error: Exception) -> str:
+    """The message of an error, behind its type unless it is meant for users."""
+    return str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"

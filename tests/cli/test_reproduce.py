@@ -15,11 +15,12 @@ from flowinpaint.cli import app
 from flowinpaint.cli import reproduce as command
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
-from flowinpaint.evaluation import jobs, speed
-from flowinpaint.evaluation.speed_cells import Given
+from flowinpaint.evaluation import runner
 from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, targets, timing
 from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
 from flowinpaint.result import Result
+from flowinpaint.speed import measure
+from flowinpaint.speed.cases import Given
 from frame_folder import make_root
 from scene_bank import tiny_bank
 
@@ -54,8 +55,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple_scenes: None) 
 
     monkeypatch.setattr(command, "QUICK_SCALE", SMALLER)
     monkeypatch.setattr(frames, "_generator", generator)
-    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(timing, "given_at", grey_frame)
+    monkeypatch.setattr(measure, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "inputs_at", grey_frame)
     monkeypatch.setattr(drawing, "_DOTS_PER_INCH", 20)
     monkeypatch.chdir(tmp_path)
     frames._scene.cache_clear()
@@ -84,7 +85,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("this was finished")
 
     monkeypatch.setattr(networks, "train", never)
-    monkeypatch.setattr(jobs, "inpaint", never)
+    monkeypatch.setattr(runner, "inpaint", never)
     monkeypatch.setattr("flowinpaint.reproduction.samples.inpaint", never)
     monkeypatch.setattr("flowinpaint.reproduction.cost.measure_time", never)
 
@@ -197,7 +198,7 @@ def test_an_interruption_is_a_sentence_and_130(place: Path, monkeypatch: pytest.
         filled.append(method)
         return inpaint(image, flow, mask, method, *others, **parameters)
 
-    monkeypatch.setattr(jobs, "inpaint", interrupted)
+    monkeypatch.setattr(runner, "inpaint", interrupted)
     arguments = ("table3", "--quick", "--methods", "laplace-beltrami,eed", "-o", "out")
     code, _, stderr = run(*arguments)
     assert code == 130

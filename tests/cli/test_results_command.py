@@ -94,7 +94,7 @@ def test_a_readme_without_a_place_is_refused_before_anything_is_written(place: P
     (place / "README.md").write_text("# Mine\n")
     code, stdout, stderr = run("first", "--readme", "README.md", "--page", "other/page.md")
     assert (code, stdout) == (1, "")
-    assert "README.md: has no place for the table" in stderr
+    assert "README.md: must have one line" in stderr
     assert not (place / "other").exists()
 
 

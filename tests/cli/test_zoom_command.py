@@ -1,4 +1,5 @@
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from typer.testing import CliRunner
 
 from flowinpaint import api
 from flowinpaint.cli import app
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import zoom_figure
 from flowinpaint.methods.nearest import nearest
 from flowinpaint.result import Solution
 from frame_folder import make_root
+from scene_bank import tiny_bank
 
 
 @pytest.fixture
@@ -21,6 +24,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_root(tmp_path / "frames")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(zoom_figure, "OWN_SIZE", (32, 48))
+    monkeypatch.setattr(zoom_figure, "LayeredFlow", partial(LayeredFlow, bank=tiny_bank()))
     return tmp_path
 
 
@@ -70,13 +74,16 @@ def test_samples_of_a_root_are_named_or_the_first_of_each_data_set(place: Path) 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--samples", "A/one"], "--samples: 'A/one' was given without --root"),
-        (["--root", "frames", "--samples", "A/two,A/three"], "--samples: 'A/three' was given; frames has A/one, A/two"),
+        (["--samples", "A/one"], "--samples needs --root, the folder of the frames; got 'A/one' alone."),
+        (
+            ["--root", "frames", "--samples", "A/two,A/three"],
+            "A/two, B/one, B/three in frames; got 'A/three'.",
+        ),
         (["--root", "nowhere"], "root: nowhere does not exist"),
-        (["--methods", "magic"], "--methods: 'magic' was given"),
-        (["--given", "0"], "--given: '0' was given; one percentage or lidar"),
-        (["--given", "1,5"], "--given: '1,5' was given; one percentage or lidar"),
-        (["--given", "rain"], "--given: 'rain' was given; one percentage or lidar"),
+        (["--methods", "magic"], "'magic'"),
+        (["--given", "0"], "--given must be one percentage or one of lidar, holes, grid, single; got '0'."),
+        (["--given", "1,5"], "got '1,5'"),
+        (["--given", "rain"], "got 'rain'"),
         (["-o", "zoom.txt"], "zoom.txt: an image file ends in"),
     ],
 )

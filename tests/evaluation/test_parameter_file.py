@@ -37,23 +37,23 @@ def test_callers_cannot_change_the_table() -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ([], 'has no "method"'),
-        ({"lam": 1}, 'has no "method"'),
-        ({"method": 3}, 'has no "method"'),
-        ({"method": "magic"}, "method 'magic' was given; taken are .*eed"),
-        ({"method": "eed", "sigma": 1}, "sigma: is no parameter of 'eed'"),
-        ({"method": "nearest", "lam": 1}, "lam: is no parameter of 'nearest'"),
-        ({"method": "eed", "lam": "1"}, "lam: '1' was given; a number"),
-        ({"method": "eed", "lam": True}, "lam: True was given; a number"),
-        ({"method": "eed", "lam": float("nan")}, "lam is nan; a finite number"),
-        ({"method": "eed", "by_density": {}}, '"by_density" is {}'),
-        ({"method": "eed", "by_density": [1]}, '"by_density" is'),
-        ({"method": "eed", "by_density": {"5 %": {}}}, "the density '5 %' was given"),
-        ({"method": "eed", "by_density": {"5": {}}}, "the density '5' was given"),
-        ({"method": "eed", "by_density": {"nan": {}}}, "the density 'nan' was given"),
-        ({"method": "eed", "by_density": {"0.1": 3}}, "3 was given for a density"),
-        ({"method": "eed", "by_density": {"0.1": {"beta": 3}}}, "beta: is no parameter"),
-        ({"method": "eed", "lam": 1, "by_density": {"0.1": {}}}, "'lam' stands beside"),
+        ([], 'must be an object with a "method"'),
+        ({"lam": 1}, 'must be an object with a "method"'),
+        ({"method": 3}, 'must be an object with a "method"'),
+        ({"method": "magic"}, "method must be one of .*eed.*; got 'magic'"),
+        ({"method": "eed", "sigma": 1}, "sigma"),
+        ({"method": "nearest", "lam": 1}, "lam.*'nearest'"),
+        ({"method": "eed", "lam": "1"}, "lam.*'1'"),
+        ({"method": "eed", "lam": True}, "lam.*True"),
+        ({"method": "eed", "lam": float("nan")}, "lam must be finite, got nan"),
+        ({"method": "eed", "by_density": {}}, '"by_density" must be an object of parameters by density, got {}'),
+        ({"method": "eed", "by_density": [1]}, '"by_density" must be'),
+        ({"method": "eed", "by_density": {"5 %": {}}}, "a density must be a share .* got '5 %'"),
+        ({"method": "eed", "by_density": {"5": {}}}, "got '5'"),
+        ({"method": "eed", "by_density": {"nan": {}}}, "got 'nan'"),
+        ({"method": "eed", "by_density": {"0.1": 3}}, "a density must have an object of parameters, got 3"),
+        ({"method": "eed", "by_density": {"0.1": {"beta": 3}}}, "beta"),
+        ({"method": "eed", "lam": 1, "by_density": {"0.1": {}}}, 'allows only "method" next to it, got .lam'),
     ],
 )
 def test_wrong_contents_are_named_with_the_file(tmp_path: Path, content: object, fault: str) -> None:
@@ -67,8 +67,8 @@ def test_files_that_are_none_are_named(tmp_path: Path) -> None:
         read_parameters(tmp_path / "p.json")
     for data in (b"{", b"\xff\xfe", b"[" * 100_000):
         (tmp_path / "p.json").write_bytes(data)
-        with pytest.raises(FileFormatError, match=r"p\.json: is no JSON"):
+        with pytest.raises(FileFormatError, match=r"p\.json: is not JSON"):
             read_parameters(tmp_path / "p.json")
     (tmp_path / "p.json").write_bytes(b" " * (2 << 20))
-    with pytest.raises(FileFormatError, match=r"p\.json: has 2097152 bytes"):
+    with pytest.raises(FileFormatError, match=r"p\.json: must be a small JSON file of parameters, got 2097152 bytes"):
         read_parameters(tmp_path / "p.json")

@@ -80,8 +80,8 @@ def test_samples_that_a_case_could_not_be_drawn_for_are_named(tmp_path: Path) ->
     records = evaluate(root, ["nearest"], [0.1, 0.9])
     assert left_out(records) == {0.9: ["A/two", "B/one", "B/three"]}
     sentence = left_out_text(0.9, left_out(records)[0.9])
-    assert sentence == "90 %: left out, for fewer of their pixels are valid, are A/two, B/one, B/three."
-    assert left_out_text(0.9, ["A/x"] * 9).endswith(" are A/x, A/x, A/x, A/x, A/x, A/x and 3 more.")
+    assert sentence == "90 %: left out, because fewer of their pixels are valid: A/two, B/one, B/three."
+    assert left_out_text(0.9, ["A/x"] * 9).endswith(": A/x, A/x, A/x, A/x, A/x, A/x and 3 more.")
     assert sentence in as_markdown(records, summarise(records, "nearest"), "nearest", SETTINGS)
     assert left_out([r for r in records if r.key.case == 0.1]) == {}
 

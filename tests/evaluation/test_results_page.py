@@ -5,8 +5,7 @@ import pytest
 
 from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records, made_up
 from flowinpaint.errors import FileFormatError
-from flowinpaint.evaluation.finished import Results, merge
-from flowinpaint.evaluation.foresight import Foresight
+from flowinpaint.evaluation.results import Results, merge
 from flowinpaint.evaluation.results_page import (
     BEGIN,
     END,
@@ -16,6 +15,7 @@ from flowinpaint.evaluation.results_page import (
     readme_block,
     replace_block,
 )
+from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 
 ERRORS = {REFERENCE: 1.0, "eed": 2.0, "/secret/mine.safetensors": 0.5}
 
@@ -43,7 +43,7 @@ def test_the_page_has_a_table_for_each_kind_of_case_and_data_set(results: Result
         "## At random, as in the paper",
         "## Patterns",
         "## Other densities",
-        "## Beside the paper's figures",
+        "## Comparison with the paper",
     ):
         assert text.count(f"\n{title}\n") == 1
     for name in ("All data sets", "MPI-Sintel", "KITTI2015"):
@@ -58,7 +58,7 @@ def test_the_page_has_a_table_for_each_kind_of_case_and_data_set(results: Result
 def test_a_data_set_has_no_table_of_cases_it_lacks() -> None:
     records = grid_of_records({REFERENCE: 1.0}, [0.05]) + grid_of_records({REFERENCE: 1.0}, [0.3], ["MPI-Sintel"])
     text = page_text(merge([evaluation(records)]), None, None, None)
-    others = text.partition("## Other densities")[2].partition("## Beside")[0]
+    others = text.partition("## Other densities")[2].partition("## Comparison")[0]
     assert "**MPI-Sintel**" in others
     assert "**KITTI2015**" not in others
 
@@ -126,16 +126,16 @@ def test_the_block_is_replaced_and_the_rest_stays() -> None:
 
 @pytest.mark.parametrize("text", ["", BEGIN, END, f"{END} {BEGIN}", f"{BEGIN} {BEGIN} {END}", f"{BEGIN} {END} {END}"])
 def test_a_file_without_one_place_is_named(text: str) -> None:
-    with pytest.raises(FileFormatError, match=r"README\.md: has no place for the table; one line <!-- results:begin"):
+    with pytest.raises(FileFormatError, match=r"README\.md: must have one line <!-- results:begin"):
         replace_block(Path("README.md"), text, "table")
 
 
-def test_what_methods_foresaw_stands_beside_what_came() -> None:
-    told = Foresight(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
+def test_predicted_errors_have_a_table_with_the_true_ones() -> None:
+    told = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
     records = grid_of_records({REFERENCE: 1.0, "network.safetensors": 0.5}, [0.01, 0.05])
-    assert "How far off" not in page_text(merge([evaluation(records)]), None, None, None)
+    assert "## Expected errors" not in page_text(merge([evaluation(records)]), None, None, None)
     records = [
-        replace(r, measured=replace(r.measured, foresight=told)) if r.measured and "network" in r.key.method else r
+        replace(r, measured=replace(r.measured, uncertainty=told)) if r.measured and "network" in r.key.method else r
         for r in records
     ]
     results = merge([evaluation(records)])

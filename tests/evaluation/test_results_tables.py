@@ -4,19 +4,19 @@ from dataclasses import replace
 import pytest
 
 from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
-from flowinpaint.evaluation.finished import Results, merge
 from flowinpaint.evaluation.paper_figures import PAPER_TABLES
+from flowinpaint.evaluation.results import Results, merge
 from flowinpaint.evaluation.results_tables import (
     best_in_bold,
     case_groups,
     dataset_table,
-    markdown_table,
     ordered_methods,
     paper_table,
     readme_table,
     score_table,
 )
 from flowinpaint.masks.cases import Case
+from flowinpaint.text_tables import markdown_table
 
 
 def cells(table: str) -> list[list[str]]:

@@ -9,8 +9,15 @@ import pytest
 import flowinpaint as fi
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.benchmark import Step
-from flowinpaint.evaluation.tuning import Grid, draw_samples, grid_values, grids_as_csv, parameter_table, tune_eed
+from flowinpaint.evaluation.runner import Step
+from flowinpaint.evaluation.tuning import (
+    ParameterGrid,
+    draw_samples,
+    grid_values,
+    grids_as_csv,
+    parameter_table,
+    tune_eed,
+)
 from frame_folder import make_root
 
 SMALL: dict[str, Any] = {"lambdas": 2, "alphas": 3, "crop": 16, "tolerance": 1e-3}
@@ -72,12 +79,12 @@ def test_samples_are_drawn_by_the_seed_without_repeats(root: Path) -> None:
 
 
 def test_the_best_point_its_border_and_its_table() -> None:
-    inner = Grid(0.05, 4, (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), np.array([[9, 9, 9], [9, 1, 9], [9, 9, np.nan]]))
+    inner = ParameterGrid(0.05, 4, (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), np.array([[9, 9, 9], [9, 1, 9], [9, 9, np.nan]]))
     assert inner.parameters == {"lam": 2.0, "alpha": 0.2}
     assert inner.border == []
-    edge = Grid(0.01, 4, (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), np.array([[9, 9, 9], [9, 9, 1], [9, 9, 9]]))
+    edge = ParameterGrid(0.01, 4, (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), np.array([[9, 9, 9], [9, 9, 1], [9, 9, 9]]))
     assert edge.border == ["alpha"]
-    assert Grid(0.1, 1, (1.0,), (0.1,), np.ones((1, 1))).border == ["lam", "alpha"]
+    assert ParameterGrid(0.1, 1, (1.0,), (0.1,), np.ones((1, 1))).border == ["lam", "alpha"]
     table = parameter_table([inner, edge])
     assert table.method == "eed"
     assert table.at(0.05) == {"lam": 2.0, "alpha": 0.2}
@@ -85,7 +92,7 @@ def test_the_best_point_its_border_and_its_table() -> None:
 
 
 def test_the_csv_holds_every_point() -> None:
-    grid = Grid(0.05, 4, (1.0, 2.0), (0.1, 0.2, 0.3), np.arange(6.0).reshape(2, 3))
+    grid = ParameterGrid(0.05, 4, (1.0, 2.0), (0.1, 0.2, 0.3), np.arange(6.0).reshape(2, 3))
     rows = list(csv.DictReader(io.StringIO(grids_as_csv([grid]))))
     assert [(r["lam"], r["alpha"], r["epe"]) for r in rows][3:5] == [("2.0", "0.1", "3.0"), ("2.0", "0.2", "4.0")]
     assert len(rows) == 6
@@ -100,13 +107,13 @@ def test_a_sample_that_fails_everywhere_is_named(root: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"samples": 0}, "samples: 0"),
-        ({"lambdas": 0}, "lambdas: 0"),
-        ({"alphas": -1}, "alphas: -1"),
-        ({"crop": -1}, "crop: -1"),
-        ({"tolerance": 0}, "tolerance: 0"),
-        ({"tolerance": float("nan")}, "tolerance: nan"),
-        ({"densities": [2]}, "densities: 2"),
+        ({"samples": 0}, "samples must be at least 1, got 0"),
+        ({"lambdas": 0}, "lambdas must be at least 1, got 0"),
+        ({"alphas": -1}, "alphas must be at least 1, got -1"),
+        ({"crop": -1}, "crop must be a side in pixels, or 0 for no crop; got -1"),
+        ({"tolerance": 0}, "tolerance must be a relative residual between 0 and 1, got 0"),
+        ({"tolerance": float("nan")}, "got nan"),
+        ({"densities": [2]}, "densities must be shares above 0 and at most 1, got 2"),
     ],
 )
 def test_bad_arguments_are_named(root: Path, options: dict[str, Any], fault: str) -> None:

@@ -14,11 +14,11 @@ from flowinpaint import api
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.evaluation.benchmark import check_method
-from flowinpaint.evaluation.speed_cells import weights_files
 from flowinpaint.masks.cases import Case, Pattern
 from flowinpaint.metrics import geometric_mean
 from flowinpaint.networks.weights import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
 from flowinpaint.neuroexplicit import dtm
+from flowinpaint.speed.cases import weights_files
 from helpers import generator, neuroexplicit, random_field, reference
 
 SHIPPED = api.NETWORKS

@@ -11,7 +11,6 @@ from flowinpaint import api
 from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.errors import FileFormatError, MissingFileError
-from flowinpaint.evaluation import speed
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction import cost
 from flowinpaint.reproduction.cost import cost_table, figure_cost, measure_costs
@@ -25,6 +24,7 @@ from flowinpaint.reproduction.timing import (
     sampler_time,
     write_times,
 )
+from flowinpaint.speed import measure
 
 MakeSession = Callable[..., Session]
 
@@ -132,7 +132,7 @@ def test_times_of_another_size_are_left_out_and_that_is_told(make_session: MakeS
 
 @pytest.mark.parametrize("method", [FlowNetSConfig(width=2), "nearest"])
 def test_a_time_is_of_several_calls(method: ModelConfig | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "LEAST_SECONDS", 0.0)
     timing = measure_time(method, {}, 32, 0.05, torch.device("cpu"), 3)
     assert timing.calls == 3
     assert timing.seconds > 0

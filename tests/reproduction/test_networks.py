@@ -14,6 +14,7 @@ import torch
 import flowinpaint as fi
 from flowinpaint.data.bank import save_bank
 from flowinpaint.errors import InputError, MissingFileError
+from flowinpaint.machine import device_name
 from flowinpaint.reproduction import networks
 from flowinpaint.reproduction.experiment import NETWORKS, Budget, Scale
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks, TrainingStopped
@@ -63,7 +64,7 @@ def test_a_network_is_trained_once(tmp_path: Path, scale: Scale, trained: list[s
     first = networks_in(tmp_path, scale).get("ours-05")
     assert trained == ["ours-05"]
     assert first.training is not None
-    assert (first.training.steps, first.training.device) == (1, networks.device_name(torch.device("cpu")))
+    assert (first.training.steps, first.training.device) == (1, device_name("cpu"))
     assert first.training.config["masks"]["density"] == [0.05, 0.05]
     assert fi.load_model(first.weights, "cpu").config.kind == "neuroexplicit"
     assert not (tmp_path / "ours-05" / "checkpoints").exists()

@@ -12,7 +12,7 @@ from torch import Tensor
 from flowinpaint.api import inpaint
 from flowinpaint.baselines.pd.module import PD
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.evaluation import jobs
+from flowinpaint.evaluation import runner
 from flowinpaint.evaluation.records import Record
 from flowinpaint.networks.output import Filled
 from flowinpaint.reproduction import runs
@@ -35,7 +35,7 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append(method)
         return inpaint(image, flow, mask, method, *others, **parameters)
 
-    monkeypatch.setattr(jobs, "inpaint", told)
+    monkeypatch.setattr(runner, "inpaint", told)
     return calls
 
 

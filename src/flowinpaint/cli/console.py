@@ -1,26 +1,32 @@
-"""What the commands write: results to stdout, messages and bars to stderr."""
+"""Console output of the commands: results on stdout, messages and progress bars on stderr."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
+from rich.table import Table
 from rich.text import Text
 
-from flowinpaint.evaluation.benchmark import Step
-from flowinpaint.result import Progress
+if TYPE_CHECKING:  # nothing that `flowinpaint --version` or `fill` does not need
+    from flowinpaint.evaluation.runner import Step
+    from flowinpaint.result import Progress
+    from flowinpaint.text_tables import TextTable
 
 output = Console()
 messages = Console(stderr=True)
 BETWEEN_LINES = 30.0
-"""Seconds from one line on the progress of a fill to the next, where there is no bar."""
+"""Seconds between two lines on the progress of a fill where there is no bar."""
+_FIRST_WIDTH = 24
 
 
 def say(label: str, colour: str, sentence: str) -> None:
@@ -28,19 +34,48 @@ def say(label: str, colour: str, sentence: str) -> None:
     messages.print(Text.assemble((label, colour), " ", sentence), soft_wrap=True)
 
 
+def tell_written(*paths: Path) -> None:
+    """Name the files that a command wrote."""
+    output.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
+
+
+def print_table(table: TextTable, bold: int | None = None, without: Collection[str] = ()) -> None:
+    """Print a table that fits 80 characters, one column in bold, without the columns of some headings."""
+    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = [i for i, heading in enumerate(table.headings) if heading not in without]
+    widest = max(len(row[0]) for row in table.rows)
+    for i in shown:
+        heading = table.headings[i]
+        if not heading.startswith(">"):  # as in "> 1 px"
+            heading = heading.replace(" ", "\n")
+        style = "bold green" if i == bold else None
+        width = None if i else min(_FIRST_WIDTH, widest)
+        drawn.add_column(heading, justify="right" if i else "left", style=style, min_width=width)
+    for row in table.rows:
+        drawn.add_row(*(Text(row[i]) for i in shown))
+    output.print(drawn)
+
+
+def progress_bar(*columns: str | ProgressColumn, estimate_period: float = 30.0) -> ProgressBar:
+    """A bar on stderr, gone when its `with` block ends; invisible unless stderr is a terminal."""
+    return ProgressBar(
+        *columns,
+        console=messages,
+        transient=True,
+        disable=not messages.is_terminal,
+        speed_estimate_period=estimate_period,
+    )
+
+
 @contextmanager
 def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], None]]:
-    """A bar on a terminal, gone when done: levels solved, and in the current one how far its residual has come down.
+    """A progress bar for solvers: the level, and how far the residual has come down towards the tolerance.
 
-    Of a method that knows its share of the whole, that share and the time left; elsewhere than on a terminal as lines.
+    For a method that knows its share of the whole, that share and the time left; without a terminal a line of these
+    every BETWEEN_LINES seconds.
     """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    )
-    with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+    state_column = "{task.fields[state]}"
+    with progress_bar("{task.description}", BarColumn(), state_column, TimeElapsedColumn()) as bar:
         task = bar.add_task("", total=1.0, state="")
         start = told = time.monotonic()
 
@@ -66,24 +101,15 @@ def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], No
 
 @contextmanager
 def runs_bar() -> Iterator[Callable[[Step], None]]:
-    """A bar with the time left on a terminal; elsewhere a line when a method is through with a data set."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with ProgressBar(
-        *columns, console=messages, transient=True, disable=not messages.is_terminal, speed_estimate_period=600
-    ) as bar:
+    """A progress bar for evaluation runs; without a terminal a line when a method has finished a data set."""
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left")
+    with progress_bar(*columns, TimeRemainingColumn(), estimate_period=600) as bar:
         task = bar.add_task("", total=None)
 
         def report(step: Step) -> None:
             record = step.record
             if record is None:
-                # Runs that were there already say nothing about the speed of those to come.
+                # Earlier runs say nothing about the speed of those to come.
                 bar.reset(task, total=step.total - step.done)
                 if step.done:
                     say("Note:", "yellow", f"{step.done} of {step.total} runs were there already.")

@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from flowinpaint import api
-from flowinpaint.cli.console import messages, output, runs_bar, say
+from flowinpaint.cli.console import messages, print_table, runs_bar, say, tell_written
 from flowinpaint.cli.options import (
     Device,
     Jobs,
@@ -24,21 +21,20 @@ from flowinpaint.cli.options import (
 )
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method, evaluate, failures
-from flowinpaint.evaluation.parameter_file import ParameterTable, read_parameters
+from flowinpaint.evaluation.parameter_file import read_parameters
 from flowinpaint.evaluation.records import Record
 from flowinpaint.evaluation.report import (
     R_COLUMN,
-    TextTable,
     left_out,
     left_out_text,
     overall_tables,
+    run_text,
     write_reports,
 )
 from flowinpaint.evaluation.summary import summarise
-from flowinpaint.masks.cases import PATTERNS, Case, case_text, check_patterns, nominal_share
+from flowinpaint.masks.cases import PATTERNS, Case, check_patterns, nominal_share
 
 _SHOWN_FAILURES = 3
-_METHOD_WIDTH = 24
 _DENSITIES = "1,5,10"
 
 
@@ -46,22 +42,20 @@ def command(
     root: Root,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Names or .safetensors files; without it, all but the paper's baselines."),
+        typer.Option(metavar="LIST", help="Names or .safetensors files; default all but the paper's baselines."),
     ] = None,
     densities: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST",
-            help=f"Shares of the pixels that are given, in per cent; {_DENSITIES} without it and --patterns.",
+            metavar="LIST", help=f"Shares of known pixels in per cent; {_DENSITIES} without it and --patterns."
         ),
     ] = None,
     patterns: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help=f"Masks of other kinds: {', '.join(PATTERNS)}."),
+        str | None, typer.Option(metavar="LIST", help=f"Other kinds of masks: {', '.join(PATTERNS)}.")
     ] = None,
     datasets: Annotated[str | None, typer.Option(metavar="LIST", help="Only these data sets.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("evaluation"),
-    reference: Annotated[str, typer.Option(help="The method R compares with; it is run too.")] = "laplace-beltrami",
+    reference: Annotated[str, typer.Option(help="The method that R compares with; it runs too.")] = "laplace-beltrami",
     preview: Annotated[bool, typer.Option("--preview", help="Also draw a picture per sample and mask.")] = False,
     jobs: Jobs = 1,
     seed: Seed = 0,
@@ -71,11 +65,11 @@ def command(
         typer.Option("--set", metavar="METHOD.KEY=VALUE", help="A parameter of a method, e.g. eed.lam=1e-4."),
     ] = None,
     params: ParameterFile = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what earlier runs left in the folder.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier runs in the folder.")] = False,
 ) -> None:
     """Measure methods on frames with ground truth: errors, time, and R, the error relative to a reference method.
 
-    Stopped and called again with the same folder, it goes on where it was.
+    If stopped, the same command continues where it was.
     """
     check_method(reference, "--reference")
     names = api.usual_methods() if methods is None else parse_list("--methods", methods)
@@ -87,11 +81,12 @@ def command(
     chosen = None if datasets is None else parse_list("--datasets", datasets)
     table = None if params is None else read_parameters(params)
     if table is not None and table.method not in names:
-        raise InputError(f"{params}: holds parameters of {table.method}, which is none of --methods")
+        raise InputError(f"{params}: has parameters of {table.method}, which is not one of --methods.")
     given = _parse_settings(setting or [], names)
 
     def parameters(method: str, case: Case) -> dict[str, float | str]:
-        return _from_table(table, method, case) | given.get(method, {})
+        tuned = {} if table is None or table.method != method else table.at(nominal_share(case))
+        return tuned | given.get(method, {})
 
     with runs_bar() as report:
         try:
@@ -111,7 +106,7 @@ def command(
                 progress=report,
             )
         except KeyboardInterrupt:
-            say("Stopped:", "yellow", f"what is finished is in {out}; the same command goes on from there.")
+            say("Stopped:", "yellow", f"finished runs are in {out}; the same command continues from there.")
             raise typer.Exit(130) from None
     scores = summarise(records, reference)
     settings = {
@@ -126,58 +121,34 @@ def command(
     }
     written = write_reports(out, records, scores, reference, settings)
     for text_table in overall_tables(scores, reference):
-        output.print(_rich_table(text_table))
-    output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
+        print_table(text_table, bold=R_COLUMN)
+    tell_written(*written)
     for case, missing in left_out(records).items():
         say("Note:", "yellow", left_out_text(case, missing))
-    _say_notes(records)
+    if noted := sum(bool(record.notes) for record in records):
+        say("Note:", "yellow", f"methods left notes on {noted} of {len(records)} runs; results.md lists them.")
     if failed := failures(records):
         _say_failures(failed, len(records))
         raise typer.Exit(1)
 
 
-def _from_table(table: ParameterTable | None, method: str, case: Case) -> dict[str, float | str]:
-    return {} if table is None or table.method != method else table.at(nominal_share(case))
-
-
 def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[str, float | str]]:
     """Parameters by method, from METHOD.KEY=VALUE."""
-    form = "METHOD.KEY=VALUE is taken, for example eed.lam=1e-4"
     given: dict[str, dict[str, float | str]] = {}
     for text in settings:
-        name, value = parse_setting(text, form)
-        method, _, key = name.rpartition(".")  # the method may be a file, with a point of its own
+        name, value = parse_setting(text, "METHOD.KEY=VALUE is taken, for example eed.lam=1e-4")
+        method, _, key = name.rpartition(".")  # the method may be a file name with dots
         if not method or not key:
-            raise InputError(f"--set: {text!r} was given; {form}")
+            raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got {text!r}.")
         if method not in methods:
-            raise InputError(f"--set: {text!r} was given; its method is none of {', '.join(methods)}")
+            raise InputError(f"--set must name one of the methods {', '.join(methods)}; got {text!r}.")
         given.setdefault(method, {})[key] = value
     return given
-
-
-def _rich_table(table: TextTable) -> Table:
-    drawn = Table(title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # to fit 80 characters
-    drawn.add_column(table.headings[0], min_width=min(_METHOD_WIDTH, max(len(row[0]) for row in table.rows)))
-    for i, heading in enumerate(table.headings[1:], 1):
-        drawn.add_column(
-            heading.replace("EPE unknown", "EPE\nunknown"),
-            justify="right",
-            style="bold green" if i == R_COLUMN else None,
-        )
-    for row in table.rows:
-        drawn.add_row(*map(Text, row))
-    return drawn
-
-
-def _say_notes(records: list[Record]) -> None:
-    if noted := sum(bool(record.notes) for record in records):
-        say("Note:", "yellow", f"methods left notes on {noted} of {len(records)} runs; results.md lists them.")
 
 
 def _say_failures(failed: list[Record], total: int) -> None:
     say("Failed:", "red", f"{len(failed)} of {total} runs; the same command tries them again.")
     for record in failed[:_SHOWN_FAILURES]:
-        key = record.key
-        say("  ", "", f"{key.dataset}/{key.sample}, {case_text(key.case)}, {key.method}: {record.error}")
+        say("  ", "", f"{run_text(record.key)}: {record.error}")
     if len(failed) > _SHOWN_FAILURES:
         messages.print("   …")

@@ -13,7 +13,6 @@ from flowinpaint.cli.console import output, runs_bar, say
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, Budget, check_names
 from flowinpaint.reproduction.frames import FrameOptions, folders_without_flow
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks
@@ -29,6 +28,7 @@ from flowinpaint.reproduction.targets import (
     write_pages,
 )
 from flowinpaint.reproduction.timing import read_times
+from flowinpaint.viz.plots import can_plot
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
 _HELP = f"Parts: {', '.join(PARTS)}."

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from flowinpaint.cli.console import output, runs_bar, say
+from flowinpaint.cli.console import output, runs_bar, say, tell_written
 from flowinpaint.cli.options import Densities, Device, Jobs, Root, Seed, parse_percents
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Search for the best parameters of 
 
 @app.callback()
 def tune() -> None:
-    """Hold the methods that can be tuned as commands, even while there is only one."""
+    """Keep `eed` a subcommand although it is the only one."""
 
 
 @app.command()
@@ -32,10 +32,10 @@ def eed(
     root: Root,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The parameters, for --params: a .json.")],
     densities: Densities = "1,5,10",
-    samples: Annotated[int, typer.Option(min=1, help="How many frames to use at most.")] = 128,
-    crop: Annotated[int, typer.Option(min=0, help="Use the middle CROP x CROP pixels of a frame; 0 for all.")] = 384,
-    lambdas: Annotated[int, typer.Option(min=1, help="Values of lam, from 1e-6 to 1e-2.")] = tuning.LAMBDAS,
-    alphas: Annotated[int, typer.Option(min=1, help="Values of alpha, from 0.001 to 0.5.")] = tuning.ALPHAS,
+    samples: Annotated[int, typer.Option(min=1, help="The largest number of frames.")] = 128,
+    crop: Annotated[int, typer.Option(min=0, help="Use the middle CROP x CROP pixels; 0 for all.")] = 384,
+    lambdas: Annotated[int, typer.Option(min=1, help="Number of values of lam, from 1e-6 to 1e-2.")] = tuning.LAMBDAS,
+    alphas: Annotated[int, typer.Option(min=1, help="Number of values of alpha, from 0.001 to 0.5.")] = tuning.ALPHAS,
     tolerance: Annotated[float, typer.Option(help="Relative residual to reach.")] = 1e-5,
     jobs: Jobs = 1,
     seed: Seed = 0,
@@ -43,13 +43,13 @@ def eed(
 ) -> None:
     """Search the paper's grid for lam and alpha of eed with the smallest mean endpoint error.
 
-    Beside FILE it writes the whole grid (.csv), and what is finished (.records.jsonl), from which it goes on when
-    stopped and called again.
+    Next to FILE it writes the whole grid (.csv) and the finished runs (.records.jsonl). If stopped, the same command
+    continues from these.
     """
     shares = parse_percents(densities)
     if out.suffix != ".json":
-        raise InputError(f"--out: {out} was given; a name that ends in .json is taken")
-    with atomic_path(out.with_suffix(".csv")) as table_file:  # taken first: a place that cannot be written to shows now
+        raise InputError(f"--out must end in .json, got {out}.")
+    with atomic_path(out.with_suffix(".csv")) as table_file:  # opened first, to fail early if it cannot be written
         found = len(find_samples(root))
         if found < samples:
             say("Note:", "yellow", f"{root} has {found} samples, fewer than {samples}; all are used.")
@@ -70,18 +70,22 @@ def eed(
                     progress=report,
                 )
             except KeyboardInterrupt:
-                say("Stopped:", "yellow", "what is finished is kept; the same command goes on from there.")
+                say("Stopped:", "yellow", "finished runs are kept; the same command continues from there.")
                 raise typer.Exit(130) from None
         table_file.write_text(tuning.grids_as_csv(grids), encoding="utf-8")
     write_parameters(out, tuning.parameter_table(grids))
     for grid in grids:
         output.print(_grid_table(grid))
-        _say_caveats(grid)
-    output.print(Text(f"Wrote {out} and {out.with_suffix('.csv')}."), soft_wrap=True)
+        if grid.border:
+            names = " and ".join(grid.border)
+            say("Note:", "yellow", f"at {100 * grid.density:g} % the best {names} lies on the border of the grid.")
+        if lost := int((grid.epe != grid.epe).sum()):
+            say("Warning:", "yellow", f"{lost} points of the grid failed on a sample and do not count.")
+    tell_written(out, out.with_suffix(".csv"))
 
 
-def _grid_table(grid: tuning.Grid) -> Table:
-    """Mean EPE, α downwards and λ to the right, the best marked."""
+def _grid_table(grid: tuning.ParameterGrid) -> Table:
+    """A table of the mean EPE, α downwards and λ to the right, with the best one marked."""
     best = parameters_text(grid.parameters)
     title = f"Mean EPE at {100 * grid.density:g} %, {grid.samples} samples; best: {best}"
     table = Table(title=title, box=box.SIMPLE, padding=0)
@@ -95,11 +99,3 @@ def _grid_table(grid: tuning.Grid) -> Table:
         ]
         table.add_row(f"{alpha:.3f}", *cells)
     return table
-
-
-def _say_caveats(grid: tuning.Grid) -> None:
-    if grid.border:
-        names = " and ".join(grid.border)
-        say("Note:", "yellow", f"at {100 * grid.density:g} % the best {names} lies on the border of the grid.")
-    if lost := int((grid.epe != grid.epe).sum()):
-        say("Warning:", "yellow", f"{lost} points of the grid failed on a sample and do not count.")

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from flowinpaint.cli.console import output, say
+from flowinpaint.cli.console import say, tell_written
 from flowinpaint.cli.options import Device, Seed, parse_list, parse_percents
 from flowinpaint.data.folder import Frame, find_samples
 from flowinpaint.errors import InputError
@@ -25,23 +24,23 @@ _METHODS = ("neuroexplicit", "neuroexplicit-paper", "laplace-beltrami", "eed", "
 def command(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The picture to write.")] = Path("zoom.jpg"),
     root: Annotated[
-        Path | None, typer.Option(help="Frames as 'evaluate' takes them; without it, scenes of the package's own.")
+        Path | None, typer.Option(help="A folder of frames as for 'evaluate'; default the package's own scenes.")
     ] = None,
     samples: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Which, as DATASET/SAMPLE; without it, the first one of each data set."),
+        typer.Option(metavar="LIST", help="Samples as DATASET/SAMPLE; default the first one of each data set."),
     ] = None,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help=f"Names or .safetensors files; without it {', '.join(_METHODS)}."),
+        typer.Option(metavar="LIST", help=f"Names or .safetensors files; default {', '.join(_METHODS)}."),
     ] = None,
     given: Annotated[
-        str, typer.Option(metavar="CASE", help=f"What is given: per cent, or {', '.join(PATTERNS)}.")
+        str, typer.Option(metavar="CASE", help=f"The known pixels: per cent, or {', '.join(PATTERNS)}.")
     ] = "5",
     seed: Seed = 0,
     device: Device = "auto",
 ) -> None:
-    """Draw samples beside what methods make of them, enlarged where the truth has its strongest edges."""
+    """Draw samples next to the results of methods, enlarged where the truth has its strongest edges."""
     case = _parse_case(given)
     names = list(_METHODS) if methods is None else parse_list("--methods", methods)
     for name in names:
@@ -49,16 +48,16 @@ def command(
     check_image_writable(out)
     if root is None:
         if samples is not None:
-            raise InputError(f"--samples: {samples!r} was given without --root; the frames they are in are needed")
+            raise InputError(f"--samples needs --root, the folder of the frames; got {samples!r} alone.")
         frames = own_frames(case, seed)
     else:
         frames = _frames(root, samples, case, seed)
     draw_figure(out, frames, names, case, device)
-    output.print(Text(f"Wrote {out}."), soft_wrap=True)
+    tell_written(out)
 
 
 def draw_figure(path: Path, frames: Mapping[str, Frame], methods: Sequence[str], case: Case, device: str) -> None:
-    """Fill the frames by the methods, and draw what comes of it; what a method warns of is said."""
+    """Fill the frames with the methods and draw the results; print the methods' warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows = fill_rows(frames, methods, device)
@@ -73,7 +72,7 @@ def _parse_case(text: str) -> Case:
     try:
         (share,) = parse_percents(text)
     except ValueError as error:
-        raise InputError(f"--given: {text!r} was given; one percentage or {', '.join(PATTERNS)} is taken") from error
+        raise InputError(f"--given must be one percentage or one of {', '.join(PATTERNS)}; got {text!r}.") from error
     return share
 
 
@@ -84,5 +83,5 @@ def _frames(root: Path, samples: str | None, case: Case, seed: int) -> dict[str,
     else:
         wanted = parse_list("--samples", samples)
     if unknown := [name for name in wanted if name not in found]:
-        raise InputError(f"--samples: {unknown[0]!r} was given; {root} has {', '.join(found)}")
+        raise InputError(f"--samples must be some of {', '.join(found)} in {root}; got {unknown[0]!r}.")
     return {name: found[name].load(case, seed) for name in wanted}

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from flowinpaint import api
 from flowinpaint.checks import check_device
-from flowinpaint.data.folder import FrameSource, Sample, file_hash, find_samples
+from flowinpaint.data.folder import Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store
-from flowinpaint.evaluation.runner import Job, check_processes, run_jobs
+from flowinpaint.evaluation.records import Record, RunKey, open_store
+from flowinpaint.evaluation.runner import Job, Step, check_processes, complete, frame_key
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, check_patterns
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped
-from flowinpaint.version import __version__
 
 DENSITIES = (0.01, 0.05, 0.10)
-"""Those of the paper."""
+"""The paper's."""
 
 Parameters = Callable[[str, Case], dict[str, float | str]]
 """Parameters of a method, by its name and the density or pattern."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """How far an evaluation is: `done` of `total` runs, `record` the last; None while only earlier runs count.
-
-    left: how many runs of the record's data set and method are still to come.
-    """
-
-    done: int
-    total: int
-    record: Record | None = None
-    left: int = 0
 
 
 def evaluate(
@@ -59,20 +43,20 @@ def evaluate(
 ) -> list[Record]:
     """Fill every frame below root (see `data.folder`) by every method, and measure the errors.
 
-    methods: names, or paths of .safetensors files. densities: shares of the pixels in (0, 1]; a frame with fewer valid
-    ones than would have to be drawn is left out there. patterns: names of `masks.cases.PATTERNS`.
-    out: a folder that keeps each record when it is finished (records.jsonl), so that a second call goes on where the
-    first was stopped; what depends on changed files, parameters or another version is computed again, and everything if
-    fresh. pictures: also draw out/previews/<dataset>/<sample>_<case>.png. jobs: processes; more than one needs a
-    main program that can be imported. What a method raises on a frame becomes a record with an error.
+    methods: names, or paths of .safetensors files. densities: shares of the pixels in (0, 1]; frames with too few
+    valid pixels for a density are left out of it. patterns: names of `masks.cases.PATTERNS`.
+    out: a folder that keeps each finished record (records.jsonl); a second call continues from there. It repeats runs
+    whose files, parameters or version changed, or all runs if `fresh`. pictures: also draw
+    out/previews/<dataset>/<sample>_<case>.png. jobs: processes; more than one needs a main program that can be
+    imported. A method that raises on a frame gives a record with an error.
     """
     if pictures and out is None:
-        raise InputError("pictures: True was given without out; a folder for them is needed.")
+        raise InputError("pictures needs a folder: pass out.")
     cases = check_cases(densities, patterns)
     check_processes(jobs)
     weights = {method: check_method(method) for method in methods}
     if not weights:
-        raise InputError("methods: none was given; at least one is taken.")
+        raise InputError("methods must name at least one method, got none.")
     chosen = str(check_device(device))
     samples = find_samples(root, datasets)
     runs = {(m, c): parameters(m, c) for m in weights for c in cases}
@@ -86,7 +70,7 @@ def evaluate(
             named = [replace(key, method=m, parameters=runs[m, case], weights=w) for m, w in weights.items()]
             keys.append((sample, named))
     if not keys:
-        raise InputError(f"densities: {100 * min(densities):g} % was given; no frame has as many valid pixels.")
+        raise InputError(f"densities: no frame has enough valid pixels for {100 * min(densities):g} %.")
 
     folder = None if out is None else _folder(Path(out), Path(root))
     with open_store(None if folder is None else folder / "records.jsonl", fresh) as store:
@@ -103,88 +87,39 @@ def evaluate(
         return complete(store, [key for _, named in keys for key in named], todo, jobs, progress)
 
 
-def complete(
-    store: RecordStore,
-    keys: Sequence[RunKey],
-    todo: Sequence[Job],
-    processes: int,
-    progress: Callable[[Step], None] | None,
-) -> list[Record]:
-    """Do the jobs, keep their records, and return those of all keys, in their order."""
-    report = progress or (lambda step: None)
-    left = Counter((key.dataset, key.method) for job in todo for key in job.runs)
-    total = len(keys)
-    done = total - left.total()
-    report(Step(done, total))
-    new: dict[str, Record] = {}
-    with closing(run_jobs(todo, processes)) as records:  # so that an interruption ends the processes at once
-        for record in records:
-            store.add(record)
-            new[record.key.text] = record
-            done += 1
-            left[record.key.dataset, record.key.method] -= 1
-            report(Step(done, total, record, left[record.key.dataset, record.key.method]))
-    found = (new.get(key.text) or store.find(key) for key in keys)
-    return [record for record in found if record is not None]
-
-
-def frame_key(sample: FrameSource, case: Case, seed: int, device: str, crop: int = 0) -> RunKey:
-    """The part of a key that belongs to the frame; the method is still to be named."""
-    return RunKey(
-        dataset=sample.dataset,
-        sample=sample.name,
-        density=None if isinstance(case, str) else case,
-        seed=seed,
-        mask=sample.mask_kind(case),
-        crop=crop,
-        method="",
-        parameters={},
-        device=device,
-        inputs=sample.fingerprint(case),
-        weights="",
-        version=__version__,
-    )
-
-
-def check_cases(densities: Sequence[float], patterns: Sequence[str]) -> list[Case]:
-    """The densities and the patterns, each once; InputError unless there is one and all are known."""
+def check_cases(densities: Sequence[float], patterns: Sequence[str] = ()) -> list[Case]:
+    """The densities and patterns, each once; InputError unless there is at least one and all are valid."""
     named = check_patterns(list(patterns))
-    if densities or not named:
-        check_densities(densities)
+    if not densities and not named:
+        raise InputError("densities must have at least one share, got none.")
+    for density in densities:
+        if not 0 < density <= 1:
+            raise InputError(f"densities must be shares above 0 and at most 1, got {density:g}.")
     return [*dict.fromkeys(densities), *named]
 
 
-def check_densities(densities: Sequence[float]) -> None:
-    """Raise InputError unless there is one, and all are in (0, 1]."""
-    if not densities:
-        raise InputError("densities: none was given; at least one is taken.")
-    for density in densities:
-        if not 0 < density <= 1:
-            raise InputError(f"densities: {density:g} was given; shares above 0 and up to 1 (100 %) are taken.")
-
-
 def check_method(method: str, argument: str = "methods") -> str:
-    """A hash of the weights a method needs, "" if it needs none; InputError unless it can be run."""
+    """A hash of the weights that a method needs, "" without any; InputError unless the method can run."""
     if method.endswith(WEIGHTS_SUFFIX):
         if not Path(method).is_file():
-            raise InputError(f"{argument}: {method!r} was given, but there is no such file.")
+            raise InputError(f"{argument}: there is no file {method!r}.")
         return file_hash(Path(method))
     if method not in api.methods():
         raise api.unknown_method(argument, method)
     network = api.NETWORKS.get(method)
     if network is None:
         return ""
-    check_shipped(network.weights)  # at once, and not in each of the runs
+    check_shipped(network.weights)  # here once, not in every run
     return file_hash(network.weights)
 
 
 def failures(records: Iterable[Record]) -> list[Record]:
-    """The records that tell of an error."""
+    """The records of failed runs."""
     return [record for record in records if record.measured is None]
 
 
 def _folder(out: Path, root: Path) -> Path:
-    """The folder to write to, made if need be, and not where it would be taken for a data set."""
+    """The output folder, created if missing; outside of the root, where it would pass for a data set."""
     if out.resolve().is_relative_to(root.resolve()):
-        raise InputError(f"{out}: lies in the root {root}; a folder outside of it is taken")
+        raise InputError(f"{out}: must lie outside of the root {root}.")
     return make_folder(out)

@@ -1,14 +1,17 @@
-"""The figures that the paper publishes, to stand beside measured ones.
+"""Numbers published in the paper, to compare with measured ones.
 
 Fischer, Peter, Weickert and Ilg, *Neuroexplicit Diffusion Models for Inpainting of Optical Flow Fields*, ICML 2024,
-tables 1 to 3 and Figure 4. Its Figure 3 (error by the number of training samples and by the density) has no numbers;
-its text tells two of them.
+tables 1 to 3 and Figure 4. Its Figure 3 (error by the number of training samples and by the density) has no numbers,
+but its text has two of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+Triple = tuple[float, float, float]
+"""Values at PAPER_DENSITIES."""
 
 PAPER_DENSITIES = (0.01, 0.05, 0.10)
 PAPER_REFERENCE = "laplace-beltrami"
@@ -18,30 +21,37 @@ PAPER_METHODS = {
     "eed": "EED",
     "amle": "AMLE",
 }
-"""What the paper calls methods of this package."""
+"""The paper's names for methods of this package."""
 PAPER_NETWORKS = {"ours": "Ours", "flownets": "FlowNetS", "wgain": "WGAIN", "pd": "PD"}
-"""What it calls the networks that `flowinpaint reproduce` trains."""
+"""The paper's names for the networks that `flowinpaint reproduce` trains."""
 
 
 def paper_name(method: str) -> str:
-    """What the paper calls a method or a network; the same name if it is none of the paper's."""
+    """The paper's name for a method or a network, or the name itself if the paper has none."""
     return (PAPER_METHODS | PAPER_NETWORKS).get(method, method)
 
 
 @dataclass(frozen=True)
-class PaperTable:
-    """One block of a table: a figure by the paper's name of the method, at 1, 5 and 10 %.
-
-    words: a data set whose name has all of them, without regard to capitals, is the one it was measured on.
-    """
+class _PaperBlock:
+    """One block of a table; `words` are parts of the name, in lower case, of the data set that it belongs to."""
 
     title: str
     words: tuple[str, ...]
+
+    def is_of(self, dataset: str) -> bool:
+        """Whether a data set's name fits this block."""
+        return all(word in dataset.lower() for word in self.words)
+
+
+@dataclass(frozen=True)
+class PaperTable(_PaperBlock):
+    """One block of Table 1 or 3: a figure by the paper's name of the method, at 1, 5 and 10 %."""
+
     figure: Literal["epe", "fl"]
-    values: dict[str, tuple[float, float, float]]
+    values: dict[str, Triple]
 
     def value(self, method: str, density: float) -> float | None:
-        """The figure of a method of this package or of the paper's own name, None if the paper has none."""
+        """The figure of a method, by its name in this package or in the paper; None if the paper has none."""
         row = self.values.get(paper_name(method))
         return None if row is None else row[PAPER_DENSITIES.index(density)]
 
@@ -50,80 +60,16 @@ class PaperTable:
         own, other = self.value(method, density), self.value(PAPER_REFERENCE, density)
         return None if own is None or not other else own / other
 
-    def is_of(self, dataset: str) -> bool:
-        """Whether a data set has the name of this table's."""
-        return all(word in dataset.lower() for word in self.words)
-
-
-PAPER_TABLES = (
-    PaperTable(
-        "Sintel (Table 1)",
-        ("sintel",),
-        "epe",
-        {
-            "Ours": (0.72, 0.40, 0.28),
-            "LB": (0.86, 0.43, 0.31),
-            "EED": (0.94, 0.52, 0.43),
-            "AMLE": (0.94, 0.51, 0.38),
-            "FlowNetS": (0.85, 0.57, 0.51),
-            "WGAIN": (1.14, 0.80, 0.60),
-            "PD": (2.39, 0.55, 0.40),
-        },
-    ),
-    PaperTable(
-        "FlyingThings3D, the training's domain (Table 1)",
-        ("flyingthings",),
-        "epe",
-        {
-            "Ours": (1.01, 0.55, 0.39),
-            "LB": (2.03, 1.00, 0.75),
-            "EED": (2.06, 1.00, 0.73),
-            "AMLE": (2.03, 1.08, 0.82),
-            "FlowNetS": (2.33, 1.68, 1.55),
-            "WGAIN": (2.26, 1.73, 1.43),
-            "PD": (3.96, 1.09, 0.72),
-        },
-    ),
-    PaperTable(
-        "KITTI 2015 (Table 3)",
-        ("kitti", "15"),
-        "epe",
-        {
-            "Ours": (1.07, 0.47, 0.23),
-            "LB": (1.07, 0.46, 0.23),
-            "EED": (1.11, 0.46, 0.23),
-            "AMLE": (1.26, 0.56, 0.30),
-            "FlowNetS": (1.43, 2.53, 4.96),
-            "WGAIN": (3.18, 7.0, 6.82),
-        },
-    ),
-    PaperTable(
-        "KITTI 2015 (Table 3)",
-        ("kitti", "15"),
-        "fl",
-        {
-            "Ours": (0.87, 0.25, 0.11),
-            "LB": (0.94, 0.26, 0.11),
-            "EED": (1.14, 0.27, 0.11),
-            "AMLE": (1.19, 0.35, 0.16),
-            "FlowNetS": (1.2, 2.26, 3.77),
-            "WGAIN": (3.59, 4.48, 4.39),
-        },
-    ),
-)
-
 
 @dataclass(frozen=True)
-class PaperAblations:
+class PaperAblations(_PaperBlock):
     """One half of Table 2: the EPE of the full network, and the differences to it, at 1, 5 and 10 %."""
 
-    title: str
-    words: tuple[str, ...]
-    full: tuple[float, float, float]
-    differences: dict[str, tuple[float, float, float]]
+    full: Triple
+    differences: dict[str, Triple]
 
     def difference(self, network: str, density: float) -> float | None:
-        """How much larger the EPE of a network is than the full one's, None if the paper has it not."""
+        """A network's EPE minus the full one's, None if the paper has no value."""
         row = self.differences.get(network)
         return None if row is None else row[PAPER_DENSITIES.index(density)]
 
@@ -133,47 +79,58 @@ class PaperAblations:
         difference = 0.0 if network == "full" else self.difference(network, density)
         return None if difference is None else round(full + difference, 2)
 
-    def is_of(self, dataset: str) -> bool:
-        """Whether a data set has the name of this table's."""
-        return all(word in dataset.lower() for word in self.words)
+
+def _column(table: dict[str, tuple[Triple, Triple]], number: int) -> dict[str, Triple]:
+    return {name: row[number] for name, row in table.items()}
 
 
+_SINTEL, _THINGS, _KITTI = ("sintel",), ("flyingthings",), ("kitti", "15")
+_TABLE_1 = {  # EPE on Sintel, and on FlyingThings3D
+    "Ours": ((0.72, 0.40, 0.28), (1.01, 0.55, 0.39)),
+    "LB": ((0.86, 0.43, 0.31), (2.03, 1.00, 0.75)),
+    "EED": ((0.94, 0.52, 0.43), (2.06, 1.00, 0.73)),
+    "AMLE": ((0.94, 0.51, 0.38), (2.03, 1.08, 0.82)),
+    "FlowNetS": ((0.85, 0.57, 0.51), (2.33, 1.68, 1.55)),
+    "WGAIN": ((1.14, 0.80, 0.60), (2.26, 1.73, 1.43)),
+    "PD": ((2.39, 0.55, 0.40), (3.96, 1.09, 0.72)),
+}
+_TABLE_2 = {  # EPE minus that of the full network on Sintel, and on FlyingThings3D
+    "minus-mu": ((0.17, 0.04, 0.04), (0.95, 0.28, 0.20)),
+    "minus-v": ((0.07, 0.06, 0.04), (0.07, 0.02, 0.00)),
+    "minus-alpha": ((0.03, 0.02, 0.02), (0.05, 0.06, 0.02)),
+    "plus-beta": ((-0.02, -0.01, -0.01), (-0.04, -0.03, -0.01)),
+    "plus-w": ((0.01, -0.01, 0.00), (0.00, -0.01, 0.03)),
+}
+_TABLE_3 = {  # EPE, and Fl, on KITTI 2015
+    "Ours": ((1.07, 0.47, 0.23), (0.87, 0.25, 0.11)),
+    "LB": ((1.07, 0.46, 0.23), (0.94, 0.26, 0.11)),
+    "EED": ((1.11, 0.46, 0.23), (1.14, 0.27, 0.11)),
+    "AMLE": ((1.26, 0.56, 0.30), (1.19, 0.35, 0.16)),
+    "FlowNetS": ((1.43, 2.53, 4.96), (1.20, 2.26, 3.77)),
+    "WGAIN": ((3.18, 7.00, 6.82), (3.59, 4.48, 4.39)),
+}
+PAPER_TABLES = (
+    PaperTable("Sintel (Table 1)", _SINTEL, "epe", _column(_TABLE_1, 0)),
+    PaperTable("FlyingThings3D, the training's domain (Table 1)", _THINGS, "epe", _column(_TABLE_1, 1)),
+    PaperTable("KITTI 2015 (Table 3)", _KITTI, "epe", _column(_TABLE_3, 0)),
+    PaperTable("KITTI 2015 (Table 3)", _KITTI, "fl", _column(_TABLE_3, 1)),
+)
 PAPER_ABLATIONS = (
+    PaperAblations("Sintel (Table 2)", _SINTEL, _TABLE_1["Ours"][0], _column(_TABLE_2, 0)),
     PaperAblations(
-        "Sintel (Table 2)",
-        ("sintel",),
-        (0.72, 0.40, 0.28),
-        {
-            "minus-mu": (0.17, 0.04, 0.04),
-            "minus-v": (0.07, 0.06, 0.04),
-            "minus-alpha": (0.03, 0.02, 0.02),
-            "plus-beta": (-0.02, -0.01, -0.01),
-            "plus-w": (0.01, -0.01, 0.00),
-        },
-    ),
-    PaperAblations(
-        "FlyingThings3D, the training's domain (Table 2)",
-        ("flyingthings",),
-        (1.01, 0.55, 0.39),
-        {
-            "minus-mu": (0.95, 0.28, 0.20),
-            "minus-v": (0.07, 0.02, 0.00),
-            "minus-alpha": (0.05, 0.06, 0.02),
-            "plus-beta": (-0.04, -0.03, -0.01),
-            "plus-w": (0.00, -0.01, 0.03),
-        },
+        "FlyingThings3D, the training's domain (Table 2)", _THINGS, _TABLE_1["Ours"][1], _column(_TABLE_2, 1)
     ),
 )
 
 PAPER_UNSEEN_DENSITY = (0.29, 0.28)
-"""EPE of the paper's networks for 5 % and for 10 % on Sintel at 10 %; its text has these two of Figure 3's numbers."""
+"""EPE on Sintel at 10 % of the paper's networks for 5 % and for 10 %, from its text on Figure 3."""
 
 
 @dataclass(frozen=True)
 class PaperCost:
     """A pair of bars of Figure 4: learned parameters, and milliseconds of one inference.
 
-    The paper does not say of which size and on which device; it trained on an A100, at 384×384.
+    The paper names neither size nor device; it trained on an A100, at 384×384.
     """
 
     parameters: int

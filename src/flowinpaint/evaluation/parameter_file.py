@@ -15,7 +15,8 @@ from typing import Any
 
 from flowinpaint import api
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.io import StrPath, atomic_path
+from flowinpaint.io import StrPath
+from flowinpaint.text_tables import write_text
 
 _LARGEST_FILE = 1 << 20
 
@@ -28,54 +29,52 @@ class ParameterTable:
     by_density: dict[float, dict[str, float | str]]
 
     def at(self, density: float) -> dict[str, float | str]:
-        """Those of the nearest density, by ratio."""
+        """The parameters of the nearest density, by ratio."""
         nearest = min(self.by_density, key=lambda tuned: abs(math.log(tuned / density)))
         return dict(self.by_density[nearest])
 
 
 def read_parameters(path: StrPath) -> ParameterTable:
-    """Read a file of parameters, and check that its method has them."""
+    """Read a parameter file, and check that its method has these parameters."""
     path = Path(path)
     if not path.is_file():
-        raise MissingFileError(f"{path}: there is no such file")
+        raise MissingFileError(f"{path}: there is no such file.")
     if path.stat().st_size > _LARGEST_FILE:
-        raise FileFormatError(f"{path}: has {path.stat().st_size} bytes; a small JSON file of parameters is taken")
+        raise FileFormatError(f"{path}: must be a small JSON file of parameters, got {path.stat().st_size} bytes.")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: is no JSON ({error})") from error
+        raise FileFormatError(f"{path}: is not JSON ({error}).") from error
     if not isinstance(content, dict) or not isinstance(content.get("method"), str):
-        raise InputError(f'{path}: has no "method"; an object such as {{"method": "eed", "lam": 1e-4}} is taken')
+        raise InputError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}.')
     method = content.pop("method")
     if method not in api.EXPLICIT:
-        raise InputError(f"{path}: method {method!r} was given; taken are {', '.join(api.EXPLICIT)}")
+        raise InputError(f"{path}: method must be one of {', '.join(api.EXPLICIT)}; got {method!r}.")
     if "by_density" not in content:
         return ParameterTable(method, {1.0: _checked(path, method, content)})
     table = content.pop("by_density")
     if content:
-        raise InputError(f'{path}: {next(iter(content))!r} stands beside "by_density"; taken there is only "method"')
+        raise InputError(f'{path}: "by_density" allows only "method" next to it, got {next(iter(content))!r}.')
     if not isinstance(table, dict) or not table:
-        raise InputError(f'{path}: "by_density" is {table!r}; an object of parameters by density is taken')
+        raise InputError(f'{path}: "by_density" must be an object of parameters by density, got {table!r}.')
     return ParameterTable(method, {_density(path, key): _checked(path, method, table[key]) for key in table})
 
 
 def write_parameters(path: StrPath, table: ParameterTable) -> None:
-    """Write a file that `read_parameters` takes, whole or not at all."""
+    """Write a file for `read_parameters`, whole or not at all."""
     by_density = {f"{density:g}": values for density, values in sorted(table.by_density.items())}
-    text = json.dumps({"method": table.method, "by_density": by_density}, indent=1)
-    with atomic_path(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(Path(path), json.dumps({"method": table.method, "by_density": by_density}, indent=1) + "\n")
 
 
 def _checked(path: Path, method: str, values: Any) -> dict[str, float | str]:
     if not isinstance(values, dict):
-        raise InputError(f"{path}: {values!r} was given for a density; an object of parameters is taken")
+        raise InputError(f"{path}: a density must have an object of parameters, got {values!r}.")
     try:
         api.check_parameters(method, values)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if bad := [key for key, value in values.items() if isinstance(value, float) and not math.isfinite(value)]:
-        raise InputError(f"{path}: {bad[0]} is {values[bad[0]]}; a finite number is taken")
+        raise InputError(f"{path}: {bad[0]} must be finite, got {values[bad[0]]}.")
     return values
 
 
@@ -83,4 +82,4 @@ def _density(path: Path, key: str) -> float:
     with suppress(ValueError):
         if 0 < (density := float(key)) <= 1:
             return density
-    raise InputError(f'{path}: the density {key!r} was given; shares above 0 and up to 1 are taken, as in "0.05"')
+    raise InputError(f'{path}: a density must be a share above 0 and at most 1, such as "0.05"; got {key!r}.')

@@ -1,4 +1,4 @@
-"""What was measured: one record per sample, case and method, and the file that keeps them between runs."""
+"""Records of runs, one per sample, case and method, and the file that keeps them between evaluations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from flowinpaint.data.folder import MaskKind
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.foresight import Foresight
+from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
 from flowinpaint.masks.cases import PATTERNS, Case
 
@@ -22,11 +22,11 @@ if sys.platform != "win32":
 
 @dataclass(frozen=True)
 class RunKey:
-    """All that a result depends on. Two runs of the same key give the same record, but for the seconds.
+    """Everything that a result depends on: runs with equal keys differ in their seconds only.
 
-    inputs: a hash of the image, truth and mask files; weights: one of the network's weights, "" without any.
-    crop: the side of the middle part that was used, 0 for all. density: the share of pixels given, None if mask, which
-    says where the mask comes from, is a pattern.
+    density: the share of known pixels, None if `mask` is a pattern. mask: the origin of the mask. crop: the side of
+    the middle part that is used, 0 for all. inputs: a hash of the image, truth and mask files; weights: one of the
+    network's weights, "" without any.
     """
 
     dataset: str
@@ -57,12 +57,12 @@ class RunKey:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Errors of a filled field in px and per cent, and how it came about.
+    """Errors of a filled field in px and per cent, and the course of the run.
 
-    epe: over all valid pixels, the given ones included; epe_unknown: over those not given, None if all are.
-    fl: per cent off by more than 3 px and 5 %; over_1, over_3: off by more than 1 and 3 px. All three over all valid.
-    threads: those of PyTorch, which the seconds depend on. given: the share of all pixels whose vector was given, None
-    in files of versions that did not keep it. foresight: how well a method foresaw its errors, if it does.
+    epe: over all valid pixels, known ones included; epe_unknown: over the unknown ones, None if there are none.
+    fl: per cent off by more than 3 px and 5 %; over_1, over_3: off by more than 1 and 3 px; all over the valid pixels.
+    threads: PyTorch's, which the seconds depend on. given: the share of all pixels that is known, None in files of old
+    versions. uncertainty: quality of the method's predicted errors, if it predicts any.
     """
 
     epe: float
@@ -76,12 +76,12 @@ class Measurement:
     status: str
     threads: int
     given: float | None = None
-    foresight: Foresight | None = None
+    uncertainty: UncertaintyQuality | None = None
 
 
 @dataclass(frozen=True)
 class Record:
-    """A key with what was measured, or with the sentence of the error that came instead; notes are warnings."""
+    """A run with its measurement or the message of its error; notes are warnings."""
 
     key: RunKey
     measured: Measurement | None = None
@@ -90,7 +90,7 @@ class Record:
 
 
 class RecordStore:
-    """Records by key, each appended to a file of JSON lines at once."""
+    """Records by key; each is appended to a file of JSON lines at once."""
 
     def __init__(self, file: IO[bytes] | None = None) -> None:
         self._file = file
@@ -98,7 +98,7 @@ class RecordStore:
         if file is not None:
             file.seek(0)
             lines = file.read().splitlines(keepends=True)
-            # A run that was killed may have left half a line, to which the next record must not be glued.
+            # A killed run may have left half a line; the next record must not continue it.
             if lines and not lines[-1].endswith(b"\n"):
                 file.truncate(sum(map(len, lines[:-1])))
             for line in lines:
@@ -110,7 +110,7 @@ class RecordStore:
         return iter(list(self._records.values()))
 
     def find(self, key: RunKey) -> Record | None:
-        """The record of a key if it is there and tells of no failure: those are tried again."""
+        """The successful record of a key; failed runs are tried again."""
         record = self._records.get(key.text)
         return None if record is None or record.measured is None else record
 
@@ -124,9 +124,9 @@ class RecordStore:
 
 @contextmanager
 def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStore]:
-    """The store in a file, which is made if need be and emptied if fresh; None keeps nothing on disk.
+    """The store in a file, created if missing and emptied if fresh; None keeps records in memory only.
 
-    A second run with the same file is refused. (Windows has no such lock; there the two append line by line.)
+    A second run with the same file is refused. (Windows has no such lock; there both append line by line.)
     """
     if path is None:
         yield RecordStore()
@@ -136,7 +136,7 @@ def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStor
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise InputError(f"{path}: another run is writing to it; wait for it, or name another place") from error
+                raise InputError(f"{path}: another run is writing to it; wait, or name another place.") from error
         if fresh:
             file.truncate(0)
         yield RecordStore(file)
@@ -146,6 +146,6 @@ def record_of(values: dict[str, Any]) -> Record:
     """The record whose `asdict` was written as JSON."""
     measured = values["measured"]
     if measured is not None:
-        foresight = measured.get("foresight")
-        measured = Measurement(**measured | {"foresight": foresight and Foresight.of_json(foresight)})
+        quality = measured.get("uncertainty")
+        measured = Measurement(**measured | {"uncertainty": quality and UncertaintyQuality.of_json(quality)})
     return Record(RunKey(**values["key"]), measured, values["error"], values["notes"])

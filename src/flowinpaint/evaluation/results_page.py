@@ -1,118 +1,117 @@
-"""The page of results and the table of the README, written from finished evaluations."""
+"""The results page and the README's table, written from finished evaluations."""
 
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from flowinpaint.api import PAPER_STEPS
 from flowinpaint.errors import FileFormatError
-from flowinpaint.evaluation.finished import Evaluation, Results, short_names
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
 from flowinpaint.evaluation.report import masks_text, parameters_text
+from flowinpaint.evaluation.results import Evaluation, Results, short_names
 from flowinpaint.evaluation.results_tables import (
     WIDEST,
     case_groups,
     dataset_table,
-    foresight_table,
     paper_table,
     readme_table,
     score_table,
+    uncertainty_table,
 )
 from flowinpaint.masks.cases import Case, case_text
+from flowinpaint.text_tables import wrapped
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
-"""What stands between them in the README is replaced."""
+"""The markers around the table of the README."""
 
-_STEPS = ", ".join(map(str, PAPER_STEPS))
+_ABOUT = """\
+*`flowinpaint results` writes this page and the table of the README from the output of `flowinpaint evaluate`. \
+Changes made here by hand are lost.*"""
 
-_DIFFERENCES = f"""\
-Figures of the paper and of this page cannot be compared one by one, for they are not of the same frames. R, in
-brackets, depends less on that: a method's EPE over that of Laplace-Beltrami on the same frames. The paper's R are of
-its rounded figures. What differs:
-- **Frames.** The paper takes the 384×384 pixels in the middle of Sintel's frames (final pass; so its published code has
-  it) and KITTI 2015's training set. Here whole frames count, as many as stand above each table.
-- **Pixels.** Here all valid pixels count. So they do in the paper, but that its text on KITTI speaks of those that were
-  left out.
-- **Masks.** Both are drawn at random, and on KITTI both take a share of all pixels from the measured ones; they are not
-  the same masks.
-- **Training.** The paper's networks learned from FlyingThings3D (final pass), one for each density, and EED was tuned
-  there; AMLE and LB have the parameters that their authors chose for Sintel. Here networks learned from
-  [generated scenes](training-data.md), and other methods have their default parameters unless the commands above say
-  otherwise.
-- **Steps.** The paper's diffusion takes 5, 15, 30, 45 steps from coarse to fine, and so did `neuroexplicit-paper` in
-  training; here it takes {_STEPS}. [What that changes](training.md#the-papers-network).
-- **Fl.** The paper's text counts errors above 3 px *or* 5 %; KITTI's rule, its code and this page count those above
-  both."""
-
+_MEASURES = """\
+**R** is a method's mean EPE over that of `{reference}` on the same frames, and over data sets the geometric mean; \
+below 1 is better. **EPE** (px) is over all valid pixels, the given ones included. **Fl** is the per cent of them \
+that is off by more than 3 px and 5 %. Figures are means over a data set's frames, then over data sets; the best of \
+a column is bold. [More on the measures](evaluate.md#what-is-measured) and on [the patterns](evaluate.md#patterns)."""
 
 _ZOOM_CAPTION = """\
-*5 % given at random. Below each picture is its part in the red box, where the truth has its strongest edges; EPE is in
-px, over the picture and in the box. A landscape, and a scene of the kind that networks here learn from, with a number
-that training does not get to. `flowinpaint zoom` draws the like of your own frames.*"""
+*5 % given at random. Below each picture is its part in the red box, where the truth has its strongest edges; EPE is \
+in px, over the picture and in the box. One row is a landscape, the other a scene of the training generator, with a \
+number that training does not reach. `flowinpaint zoom` draws the same for your own frames.*"""
 
-_PLOT_CAPTION = "*All densities that were measured; R at those that every data set has pixels enough for.*"
+_PLOT_CAPTION = "*All measured densities; R at those for which every data set has enough pixels.*"
 
+_UNCERTAINTY = """\
+Networks with `confidence` also predict their endpoint error (`result.expected_error`) and the chance that a vector \
+is within 1 px (`result.confidence`). The table has means over all frames, and over the pixels that were not given. \
+If pixels are removed in the order of the expected error, the largest first, the error of the rest falls; **AUSE** \
+is the area between that curve and the one of an oracle that knows the errors, so 0 is best. The last column is the \
+AUSE of the distance to the nearest given pixel. Expected errors scale with the spread of the given vectors, so a \
+single vector gives none, and `single` has no row."""
 
-_FORESIGHT = """\
-Networks with `confidence` also tell how far off they expect to be (`result.expected_error`), and how likely a vector
-is within 1 px (`result.confidence`). Means over all frames, and over the pixels that were not given. If pixels are
-removed in the order of what is expected, the largest first, the error of the rest falls; **AUSE** is the area between
-that curve and the one of an oracle that knows the errors, so 0 is best. Beside it stands that of the distance to the
-nearest given pixel. Errors are measured in how much the given vectors differ; a single one tells nothing, and `single`
-has no row."""
+_DIFFERENCES = f"""\
+Figures of the paper and of this page are not of the same frames, so do not compare them one by one. R, in brackets, \
+depends less on the frames: it is a method's EPE over that of Laplace-Beltrami on the same frames. The paper's R \
+follow from its rounded figures. The differences:
+- **Frames.** The paper uses the middle 384×384 pixels of Sintel's frames (final pass, according to its published \
+code) and KITTI 2015's training set. Here whole frames count; their number stands above each table.
+- **Pixels.** Here all valid pixels count, the given ones included. The paper does the same, except that its text on \
+KITTI mentions only those that were not given.
+- **Masks.** Both are drawn at random, and on KITTI both draw a share of all pixels from the measured ones; they are \
+different masks.
+- **Training.** The paper trained its networks on FlyingThings3D (final pass), one for each density, and tuned EED \
+there; AMLE and LB have the parameters that their authors chose for Sintel. Here networks are trained on [generated \
+scenes](training-data.md), and other methods have their default parameters unless the commands above say otherwise.
+- **Steps.** The paper's diffusion has 5, 15, 30, 45 steps from coarse to fine, and so did `neuroexplicit-paper` in \
+training; here it has {", ".join(map(str, PAPER_STEPS))}. [The effect](training.md#the-papers-network).
+- **Fl.** The paper's text counts errors above 3 px *or* 5 %; KITTI's rule, the paper's code and this page count \
+those above both."""
 
 
 def without_dead_links(text: str, folder: Path) -> str:
-    """The text for a page in a folder, where links to files that are not there are plain words."""
+    """The text of a page in a folder, with links to missing pages replaced by plain words."""
     link = re.compile(r"(?<!!)\[([^\]]*)\]\(([\w-]+\.md)[^)]*\)")
     return link.sub(lambda found: found[0] if (folder / found[2]).is_file() else found[1], text)
 
 
-def page_text(results: Results, plot: str | None, zoom: str | None, foresight: str | None) -> str:
-    """The page in Markdown; plot, zoom and foresight are links to its pictures, None where there is none."""
+def page_text(results: Results, plot: str | None, zoom: str | None, sparsification: str | None) -> str:
+    """The page in Markdown; plot, zoom and sparsification are links to its pictures, None for missing ones."""
     parts = [
         "# Results",
-        "*`flowinpaint results` writes this page and the table of the README from what `flowinpaint evaluate` "
-        "measured. What is changed here by hand is lost.*",
-        f"**R** is a method's mean EPE over that of `{results.reference}` on the same frames, and over data sets the "
-        "geometric mean; below 1 is better. **EPE** (px) is over all valid pixels, the given ones included. **Fl** is "
-        "the per cent of them that is off by more than 3 px and 5 %. Figures are means over a data set's frames, then "
-        "over data sets; the best of a column is bold. [More on the measures](evaluate.md#what-is-measured) and on "
-        "[the patterns](evaluate.md#patterns).",
+        _ABOUT,
+        _MEASURES.format(reference=results.reference),
         "## What was measured",
         "\n".join(f"- {command_text(evaluation)}, {machine_text(evaluation)}." for evaluation in results.evaluations),
         dataset_table(results),
         *_failures(results),
     ]
     if zoom is not None:
-        parts += [f"![Samples, what is given of them, and what methods make of it]({zoom})", _ZOOM_CAPTION]
+        parts += [f"![Samples, their given vectors, and the results of methods]({zoom})", _ZOOM_CAPTION]
     for title, groups in case_groups(results.cases).items():
         parts.append(f"## {title}")
         for dataset in (None, *results.datasets):
-            tables = [
-                score_table(results, present, dataset) for cases in groups if (present := _in(results, cases, dataset))
-            ]
+            measured_groups = [_measured(results, cases, dataset) for cases in groups]
+            tables = [score_table(results, cases, dataset) for cases in measured_groups if cases]
             parts += [f"**{dataset or 'All data sets'}**", *tables] if tables else []
     if plot is not None:
         parts += ["## Over the density", f"![EPE and R over the density, on logarithmic axes]({plot})", _PLOT_CAPTION]
-    if foreseen := foresight_table(results):
-        parts += ["## How far off it may be", _FORESIGHT, foreseen]
-        parts += [] if foresight is None else [f"![Sparsification curves, and the oracle's]({foresight})"]
-    parts += ["## Beside the paper's figures", _DIFFERENCES]
+    if predicted := uncertainty_table(results):
+        parts += ["## Expected errors", _UNCERTAINTY, predicted]
+        parts += [] if sparsification is None else [f"![Sparsification curves, and the oracle's]({sparsification})"]
+    parts += ["## Comparison with the paper", _DIFFERENCES]
     for table in PAPER_TABLES:
         figure = "EPE (px), in brackets R" if table.figure == "epe" else "Fl (%)"
         measured: list[str | None] = [name for name in results.datasets if table.is_of(name)]
         for dataset in measured or [None]:
             where = "not measured here" if dataset is None else f"{results.samples(dataset)} frames here"
             parts += [f"**{table.title}**: {figure}; {where}", paper_table(results, table, dataset)]
-    return "\n\n".join(map(_wrapped, parts)) + "\n"
+    return "\n\n".join(map(wrapped, parts)) + "\n"
 
 
 def readme_block(results: Results, page: str) -> str:
-    """What stands between the markers of the README; page is the link to the page of results."""
+    """The text between the markers of the README; page is the link to the results page."""
     densities = [case for case in results.cases if case in PAPER_DENSITIES] or results.cases[:WIDEST]
     middle = densities[len(densities) // 2]
     counts = ", ".join(f"{results.samples(dataset)} of {dataset}" for dataset in results.datasets)
@@ -121,24 +120,24 @@ def readme_block(results: Results, page: str) -> str:
     what = f"On {frames} frames ({counts}), {masks_text(scores)}, means over data sets"
     return "\n\n".join(
         [
-            _wrapped(f"{what}; `flowinpaint evaluate` {_machines(results)}:"),
+            wrapped(f"{what}; `flowinpaint evaluate` {_machines(results)}:"),
             readme_table(results, densities, middle),
-            f"[All data sets, patterns and densities, and the paper's figures beside them]({page})",
+            f"[All data sets, patterns and densities, and a comparison with the paper]({page})",
         ]
     )
 
 
 def replace_block(path: Path, text: str, block: str) -> str:
-    """The text of a file with what stands between its markers replaced; an error if it has not one of each."""
+    """The text of a file with a new block between its markers; it must have one of each marker."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in after:
-        raise FileFormatError(f"{path}: has no place for the table; one line {BEGIN} and below it one {END} is taken")
+        raise FileFormatError(f"{path}: must have one line {BEGIN} and below it one line {END}.")
     return f"{before}{BEGIN}\n{block}\n{END}{after}"
 
 
 def command_text(evaluation: Evaluation) -> str:
-    """The command that an evaluation was made by, without the folders of its machine."""
+    """The command that made an evaluation, without the folders of its machine."""
     settings = evaluation.settings
     names = short_names(settings["methods"])
     options = {
@@ -150,9 +149,8 @@ def command_text(evaluation: Evaluation) -> str:
         "--jobs": str(settings["jobs"]) if settings["jobs"] != 1 else "",
         "--device": evaluation.machine["device"],
     }
-    command = " ".join(
-        ["flowinpaint evaluate --root …", *(f"{key} {value}" for key, value in options.items() if value)]
-    )
+    chosen = (f"{key} {value}" for key, value in options.items() if value)
+    command = " ".join(["flowinpaint evaluate --root …", *chosen])
     used = {
         f"{names[method]} at {key}: {parameters_text(values)}"
         for method, by_case in settings["parameters"].items()
@@ -162,19 +160,19 @@ def command_text(evaluation: Evaluation) -> str:
 
 
 def machine_text(evaluation: Evaluation) -> str:
-    """The machine of an evaluation, and the versions, in a few words."""
+    """The machine and software of an evaluation."""
     machine = evaluation.machine
     threads = {record.measured.threads for record in evaluation.records if record.measured is not None}
     count = " or ".join(map(str, sorted(threads)))
     own = f", {count} thread{'' if count == '1' else 's'}" if machine["device"] == "cpu" else ""
-    system = machine["platform"].partition("-")[0]
-    return (
-        f"on {machine['device_name']}{own} ({system}, torch {machine['torch']}, flowinpaint {machine['flowinpaint']})"
+    software = (
+        f"{machine['platform'].partition('-')[0]}, torch {machine['torch']}, flowinpaint {machine['flowinpaint']}"
     )
+    return f"on {machine['device_name']}{own} ({software})"
 
 
 def _machines(results: Results) -> str:
-    """Where it was measured, with the methods of each machine if there are several."""
+    """The machines of the evaluations, with their methods if there are several."""
     names = short_names(results.methods)
     methods: dict[str, list[str]] = {}
     for method in results.methods:
@@ -186,20 +184,8 @@ def _machines(results: Results) -> str:
     return "; ".join(f"{text}: {', '.join(dict.fromkeys(own))}" for text, own in methods.items())
 
 
-def _wrapped(text: str) -> str:
-    """A paragraph or a list in lines of 120 characters, a table or a picture as it is."""
-    if text.startswith(("|", "!", "#")):
-        return text
-    return "\n".join(_fill(line) for line in text.splitlines())
-
-
-def _fill(line: str) -> str:
-    indent = "  " if line.startswith("- ") else ""
-    return textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
 def _failures(results: Results) -> list[str]:
-    """A list of the methods that failed on frames, if there are any: their figures are of the other frames."""
+    """The methods that failed on frames, as a list; empty without any."""
     names = short_names(results.methods)
     failed: dict[str, list[str]] = {}
     for score in results.scores:
@@ -208,12 +194,10 @@ def _failures(results: Results) -> list[str]:
             failed.setdefault(names[score.method], []).append(text)
     if not failed:
         return []
-    lines = [f"- {name} failed at {', '.join(texts)}." for name, texts in failed.items()]
-    return [
-        "\n".join(["Figures are of the runs that succeeded, and R is of the frames where both methods did:", *lines])
-    ]
+    head = "Figures are of the runs that succeeded, and R is of the frames where both methods did:"
+    return ["\n".join([head, *(f"- {name} failed at {', '.join(texts)}." for name, texts in failed.items())])]
 
 
-def _in(results: Results, cases: Sequence[Case], dataset: str | None) -> list[Case]:
-    """Those of the cases that a data set was measured in."""
+def _measured(results: Results, cases: Sequence[Case], dataset: str | None) -> list[Case]:
+    """The cases that were measured on a data set."""
     return [case for case in cases if any((s.case, s.dataset) == (case, dataset) for s in results.scores)]

@@ -1,25 +1,24 @@
-"""The tables of the page of results, as Markdown."""
+"""Markdown tables of the results page and of the README."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from flowinpaint.evaluation.finished import Results, short_names
-from flowinpaint.evaluation.foresight import Foresight, mean_foresight
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_METHODS, PaperTable
-from flowinpaint.evaluation.summary import geometric_mean
+from flowinpaint.evaluation.results import Results, short_names
+from flowinpaint.evaluation.uncertainty import mean_quality
 from flowinpaint.masks.cases import Case, case_text
+from flowinpaint.metrics import geometric_mean
+from flowinpaint.text_tables import NONE, markdown_table, number
 
 WIDEST = 4
-"""Cases in a table at most: each has three columns."""
-NONE = "–"
-_HELD_BY_MANY = ("lidar", "holes")
-"""Patterns that the README's table has."""
+"""The largest number of cases in a table; each has three columns."""
+_README_PATTERNS = ("lidar", "holes")
 
 
 def case_groups(cases: Sequence[Case]) -> dict[str, list[list[Case]]]:
-    """The cases of each table, by the heading of their section: the paper's densities, patterns, other densities."""
+    """The cases of each table, by the heading of their section."""
     groups: dict[str, list[Case]] = {
         "At random, as in the paper": [case for case in cases if case in PAPER_DENSITIES],
         "Patterns": [case for case in cases if isinstance(case, str)],
@@ -29,62 +28,62 @@ def case_groups(cases: Sequence[Case]) -> dict[str, list[list[Case]]]:
 
 
 def _in_parts(cases: list[Case]) -> list[list[Case]]:
-    """The cases in as few parts as can be, of about the same length."""
+    """The cases in the fewest parts of at most WIDEST, of similar lengths."""
     tables = -(-len(cases) // WIDEST)
     length = -(-len(cases) // tables)
     return [cases[i : i + length] for i in range(0, len(cases), length)]
 
 
 def ordered_methods(results: Results, cases: Sequence[Case]) -> list[str]:
-    """The methods that were measured in one of the cases, by the geometric mean of their R over all data sets."""
+    """The methods measured in one of the cases, sorted by the geometric mean of their R over all data sets."""
 
-    def place(method: str) -> float:
-        ratios = [_value(results, method, case, None, "ratio") for case in cases]
+    def mean_ratio(method: str) -> float:
+        ratios = [results.figure("ratio", method, case, None) for case in cases]
         mean = geometric_mean([ratio for ratio in ratios if ratio is not None])
         return math.inf if mean is None else mean
 
-    measured = [m for m in results.methods if any(_value(results, m, case, None, "epe") is not None for case in cases)]
-    return sorted(measured, key=place)
+    measured = [m for m in results.methods if any(results.figure("epe", m, c, None) is not None for c in cases)]
+    return sorted(measured, key=mean_ratio)
 
 
 def score_table(results: Results, cases: Sequence[Case], dataset: str | None) -> str:
     """R, EPE and Fl of the methods in a few cases, on a data set or over all; the best of a column in bold."""
-    names = short_names(results.methods)
-    figures = [(case, *figure) for case in cases for figure in (("ratio", 3), ("epe", 3), ("fl", 2))]
     headings = ["method", *(text for case in cases for text in (f"R {case_text(case)}", "EPE", "Fl"))]
+    figures = [(case, *figure) for case in cases for figure in (("ratio", 3), ("epe", 3), ("fl", 2))]
     methods = ordered_methods(results, cases)
-    columns = [[names[method] for method in methods]]
-    for case, name, digits in figures:
-        columns.append(best_in_bold([_value(results, method, case, dataset, name) for method in methods], digits))
+    columns = _columns(results, methods, figures, dataset)
     return markdown_table(headings, list(zip(*columns, strict=True)))
 
 
-def foresight_table(results: Results) -> str:
-    """What methods that foresee their errors expected and what came, case by case, means over all frames; or ""."""
+def _columns(
+    results: Results, methods: Sequence[str], figures: Sequence[tuple[Case, str, int]], dataset: str | None
+) -> list[list[str]]:
+    """The short names of methods, and columns of figures: case, name and decimals."""
+    names = short_names(results.methods)
+    columns = [[names[method] for method in methods]]
+    for case, name, digits in figures:
+        columns.append(best_in_bold([results.figure(name, method, case, dataset) for method in methods], digits))
+    return columns
+
+
+def uncertainty_table(results: Results) -> str:
+    """Expected and true errors of the methods that predict their errors, as means over all frames; "" without any."""
     names = short_names(results.methods)
     headings = ["method", "given", "EPE unknown", "expected", "within 1 px (%)", "confidence (%)", "AUSE", "distance's"]
     rows = []
     for method in results.methods:
         for case in results.cases:
-            parts = foresights(results, method, case)
-            if parts:
-                mean = mean_foresight(parts)
-                shares = (f"{100 * share:.1f}" for share in (mean.within_1, mean.confidence))
-                areas = (f"{part.ause:.3f}" for part in (mean.by_expected, mean.by_distance))
-                rows.append(
-                    [names[method], case_text(case), f"{mean.error:.3f}", f"{mean.expected:.3f}", *shares, *areas]
-                )
+            if parts := results.qualities(method, case):
+                mean = mean_quality(parts)
+                errors = [f"{error:.3f}" for error in (mean.error, mean.expected)]
+                shares = [f"{100 * share:.1f}" for share in (mean.within_1, mean.confidence)]
+                areas = [f"{part.ause:.3f}" for part in (mean.by_expected, mean.by_distance)]
+                rows.append([names[method], case_text(case), *errors, *shares, *areas])
     return markdown_table(headings, rows) if rows else ""
 
 
-def foresights(results: Results, method: str, case: Case) -> list[Foresight]:
-    """How well a method foresaw its errors on each frame of a case; none if it does not."""
-    measured = [r.measured for r in results.records if (r.key.method, r.key.case) == (method, case)]
-    return [m.foresight for m in measured if m is not None and m.foresight is not None]
-
-
 def paper_table(results: Results, table: PaperTable, dataset: str | None) -> str:
-    """A table of the paper beside what was measured on a data set, or alone; with R in brackets where it is of EPE."""
+    """A table of the paper next to the results on a data set, or alone; tables of EPE have R in brackets."""
     names = short_names(results.methods)
     densities = [density for density in PAPER_DENSITIES if density in results.cases or dataset is None]
     known = set(PAPER_METHODS.values())
@@ -92,23 +91,22 @@ def paper_table(results: Results, table: PaperTable, dataset: str | None) -> str
     methods += [method for method in PAPER_METHODS if method not in methods]
     rows = []
     for method in [*methods, *(name for name in table.values if name not in known)]:
-        here: list[str] = []
+        cells: list[str] = []
         for density in densities:
-            score = None if dataset is None else results.score(method, density, dataset)
-            own = (None, None) if score is None else (getattr(score, table.figure), score.ratio)
-            cells = [(*own, 3 if table.figure == "epe" else 2)] if dataset is not None else []
-            cells.append((table.value(method, density), table.ratio(method, density), 2))
-            here += [_with_ratio(value, ratio, digits, table.figure) for value, ratio, digits in cells]
+            if dataset is not None:
+                value, ratio = (results.figure(name, method, density, dataset) for name in (table.figure, "ratio"))
+                cells.append(_with_ratio(value, ratio, 3 if table.figure == "epe" else 2, table.figure))
+            cells.append(_with_ratio(table.value(method, density), table.ratio(method, density), 2, table.figure))
         paper_name = PAPER_METHODS.get(method)
         title = names.get(method, method) + (f" ({paper_name})" if paper_name else "")
-        if set(here) != {NONE}:
-            rows.append([title, *here])
+        if set(cells) != {NONE}:
+            rows.append([title, *cells])
     pair = ("paper",) if dataset is None else ("here", "paper")
     return markdown_table(["method", *(f"{case_text(d)} {text}" for d in densities for text in pair)], rows)
 
 
 def dataset_table(results: Results) -> str:
-    """The data sets: their frames, and which of their masks were files and which drawn."""
+    """The data sets: their frames, and which of their masks were files or drawn."""
     rows = []
     for dataset in results.datasets:
         frames = results.samples(dataset)
@@ -132,38 +130,23 @@ def dataset_table(results: Results) -> str:
 
 
 def readme_table(results: Results, densities: Sequence[Case], middle: Case) -> str:
-    """R at some densities and of what users hold most, and EPE, Fl and seconds at one density, over all data sets."""
-    names = short_names(results.methods)
-    rated = [*dict.fromkeys([*densities, *(case for case in results.cases if case in _HELD_BY_MANY)])]
+    """R at some densities and common patterns, and EPE, Fl and seconds at one density, over all data sets."""
+    rated = [*dict.fromkeys([*densities, *(case for case in results.cases if case in _README_PATTERNS)])]
     headings = ["method", *(f"R at {case_text(c)}" if i == 0 else case_text(c) for i, c in enumerate(rated))]
     headings += [f"EPE at {case_text(middle)} (px)", f"Fl at {case_text(middle)} (%)", "seconds"]
-    methods = ordered_methods(results, densities)
-    columns = [[names[method] for method in methods]]
     figures = [*((case, "ratio", 2) for case in rated), (middle, "epe", 3), (middle, "fl", 2)]
-    for case, name, digits in figures:
-        columns.append(best_in_bold([_value(results, method, case, None, name) for method in methods], digits))
-    columns.append([_seconds(_value(results, method, middle, None, "seconds")) for method in methods])
+    methods = ordered_methods(results, densities)
+    columns = _columns(results, methods, figures, None)
+    columns.append([_seconds(results.figure("seconds", method, middle, None)) for method in methods])
     return markdown_table(headings, list(zip(*columns, strict=True)))
 
 
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
-    """Lines of a table; the columns with words are flush left, all others are numbers."""
-    rule = "|" + "|".join("---" if i in words else "--:" for i in range(len(headings))) + "|"
-    lines = ["| " + " | ".join(cells) + " |" for cells in (headings, *rows)]
-    return "\n".join([lines[0], rule, *lines[1:]])
-
-
 def best_in_bold(values: Sequence[float | None], digits: int) -> list[str]:
-    """The numbers as text, a dash for None, and in bold those that read as the smallest unless all do."""
+    """The numbers as text, a dash for None; the smallest in bold, unless all read the same."""
     texts = [number(value, digits) for value in values]
     present = [text for text in texts if text != NONE]
     best = min(present, key=float, default=NONE)
     return [f"**{text}**" if text == best != NONE and set(present) != {best} else text for text in texts]
-
-
-def number(value: float | None, digits: int) -> str:
-    """A number as text, a dash for None."""
-    return NONE if value is None else f"{value:.{digits}f}"
 
 
 def _with_ratio(value: float | None, ratio: float | None, digits: int, figure: str) -> str:
@@ -173,9 +156,3 @@ def _with_ratio(value: float | None, ratio: float | None, digits: int, figure: s
 
 def _seconds(value: float | None) -> str:
     return NONE if value is None else f"{value:.0f}" if value >= 10 else f"{value:.2f}"
-
-
-def _value(results: Results, method: str, case: Case, dataset: str | None, name: str) -> float | None:
-    score = results.score(method, case, dataset)
-    value: float | None = None if score is None else getattr(score, name)
-    return value

@@ -1,8 +1,8 @@
-"""Whether an uncertainty is large where the error is: sparsification curves and the area between them, AUSE.
+"""Sparsification: whether an uncertainty is large where the error is, measured by AUSE.
 
-Pixels are removed in the order of their uncertainty, the largest first. If it foretells the error, the mean error of
-those that remain falls fast; an oracle that removes by the error itself makes it fall as fast as can be (Ilg et al.,
-*Uncertainty estimates and multi-hypotheses networks for optical flow*, ECCV 2018).
+Pixels are removed by falling uncertainty. If it predicts the error, the mean error of the remaining pixels falls fast;
+an oracle that removes by the error itself is the lower bound (Ilg et al., *Uncertainty estimates and multi-hypotheses
+networks for optical flow*, ECCV 2018).
 """
 
 from __future__ import annotations
@@ -21,65 +21,64 @@ Map = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 Curve = npt.NDArray[np.float64]
 
-STEPS = 100
-
 
 @dataclass(frozen=True)
 class Sparsification:
-    """removed (n,): shares of the pixels taken away, from 0 up to and without 1.
+    """curve, oracle (n,): the mean error of the remaining pixels over that of all, when a share i / n is removed.
 
-    curve, oracle (n,): the mean error of those that remain over that of all, removed by the uncertainty and by the
-    error itself.
+    `curve` removes by the uncertainty, `oracle` by the error itself.
     """
 
-    removed: Curve
     curve: Curve
     oracle: Curve
 
     @property
+    def removed(self) -> Curve:
+        """The shares (n,) of removed pixels, from 0 to just below 1."""
+        return np.arange(self.curve.size) / self.curve.size
+
+    @property
     def ause(self) -> float:
-        """The area between the curve and the oracle's: 0 for the best order, and more for any other."""
+        """The area between curve and oracle: 0 for the best order."""
         above = self.curve - self.oracle
         return float(np.sum(np.diff(self.removed) * (above[1:] + above[:-1]) / 2))
 
 
-def sparsification(error: Map, uncertainty: Map, valid: Mask | None = None, steps: int = STEPS) -> Sparsification:
-    """The curves of an uncertainty (H, W), larger where more error is expected, for an error (H, W) of at least 0.
+def sparsification(error: Map, uncertainty: Map, valid: Mask | None = None, steps: int = 100) -> Sparsification:
+    """Sparsification curves of an uncertainty (H, W) for a non-negative error (H, W).
 
-    Only valid (H, W) pixels count; without it, those where the error is not NaN. Equal uncertainties count as removed
-    in random order, on average: the curve is a function of the order alone, whatever the pixels' places. Where all
-    errors are 0 the curves are flat.
+    Only valid (H, W) pixels count; by default those whose error is not NaN. Only the order of the uncertainties
+    matters; equal ones count as removed in random order, on average. The curves are flat if all errors are 0.
     """
-    errors, uncertainties = _counted(error, uncertainty, valid)
+    errors, uncertainties = _valid_values(error, uncertainty, valid)
     if steps < 2:
-        raise InputError(f"steps: {steps} was given; 2 or more are taken.")
-    removed = np.arange(steps) / steps
-    return Sparsification(removed, _curve(errors, uncertainties, steps), _curve(errors, errors, steps))
+        raise InputError(f"steps must be at least 2, got {steps}.")
+    return Sparsification(_curve(errors, uncertainties, steps), _curve(errors, errors, steps))
 
 
 def mean_sparsification(parts: Sequence[Sparsification]) -> Sparsification:
-    """The mean of curves over frames, all of as many steps; each frame weighs the same."""
-    if len({part.removed.size for part in parts}) != 1:
-        raise InputError(f"parts: {len(parts)} curves were given; one or more, of as many steps each, are taken.")
+    """The mean of curves with equal numbers of steps over frames; each frame has the same weight."""
+    if len({part.curve.size for part in parts}) != 1:
+        raise InputError(f"parts must be one or more curves with equal numbers of steps, got {len(parts)} curves.")
     curve, oracle = (np.mean([getattr(part, name) for part in parts], axis=0) for name in ("curve", "oracle"))
-    return Sparsification(parts[0].removed, curve, oracle)
+    return Sparsification(curve, oracle)
 
 
 def distance_to_known(mask: Mask) -> Curve:
-    """How far (H, W) each pixel is from the nearest one given in the mask (H, W): what an uncertainty has to beat."""
+    """The distance (H, W) to the nearest known pixel of a mask (H, W): a baseline for uncertainties."""
     if not mask.any():
-        raise InputError("mask: it marks no pixel; at least one that is given is taken.")
+        raise InputError("mask must mark at least one known pixel, got none.")
     return np.asarray(distance_transform_edt(~mask), np.float64)
 
 
 def _curve(errors: Curve, uncertainties: Curve, steps: int) -> Curve:
-    """The relative mean error (steps,) of what remains of errors (N,) when a share i / steps is gone."""
+    """The relative mean error (steps,) of the rest of errors (N,) when a share i / steps is removed."""
     if not errors.any():
         return np.ones(steps)
     count = errors.size
     _, group, sizes = np.unique(-uncertainties, return_inverse=True, return_counts=True)
     expected = np.bincount(group, errors) / sizes  # of a pixel, by groups of equal uncertainty, the largest first
-    # From the end, so that a remaining sum is of its own pixels and no difference of large ones.
+    # Summed from the end, so that a remaining sum is not a difference of large sums.
     remaining = np.cumsum(np.repeat(expected, sizes)[::-1])[::-1]
     gone = np.arange(steps) * count // steps
     means: Curve = remaining[gone] / (count - gone)
@@ -87,18 +86,18 @@ def _curve(errors: Curve, uncertainties: Curve, steps: int) -> Curve:
     return relative
 
 
-def _counted(error: Map, uncertainty: Map, valid: Mask | None) -> tuple[Curve, Curve]:
-    """Error and uncertainty (N,) of the pixels that count."""
+def _valid_values(error: Map, uncertainty: Map, valid: Mask | None) -> tuple[Curve, Curve]:
+    """Error and uncertainty (N,) of the valid pixels."""
     if error.ndim != 2 or uncertainty.shape != error.shape:
-        raise InputError(f"error and uncertainty are {error.shape} and {uncertainty.shape}; one (H, W) is taken.")
+        raise InputError(f"error and uncertainty must both be (H, W), got {error.shape} and {uncertainty.shape}.")
     counted = ~np.isnan(error) if valid is None else valid
     if counted.dtype != np.bool_ or counted.shape != error.shape:
-        raise InputError(f"valid is {counted.dtype} {counted.shape}; bool of the error's {error.shape} is taken.")
+        raise InputError(f"valid must be bool of shape {error.shape}, got {counted.dtype} {counted.shape}.")
     errors, uncertainties = error[counted].astype(np.float64), uncertainty[counted].astype(np.float64)
     if not errors.size:
-        raise InputError("valid: it leaves no pixel; at least one is taken.")
+        raise InputError("valid must mark at least one pixel, got none.")
     if not np.isfinite(errors).all() or errors.min() < 0:
-        raise InputError("error: it is not finite or below 0 at a valid pixel; lengths in px are taken.")
+        raise InputError("error must be finite and not negative at valid pixels.")
     if np.isnan(uncertainties).any():
-        raise InputError("uncertainty: it is NaN at a valid pixel; numbers are taken.")
+        raise InputError("uncertainty must not be NaN at valid pixels.")
     return errors, uncertainties

@@ -1,24 +1,25 @@
-"""Means over data sets, and R: how a method's error compares with that of a reference method."""
+"""Means over data sets, and R: a method's error relative to that of a reference method."""
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.records import Record
 from flowinpaint.masks.cases import Case, case_order
+from flowinpaint.metrics import geometric_mean
 
 
 @dataclass(frozen=True)
 class Score:
-    """One method in one case, a density or a pattern, on one data set, or, where dataset is None, over all of them.
+    """One method in one case (a density or pattern) on one data set, or over all of them if dataset is None.
 
-    On a data set the errors and seconds are means over its samples; over all, means of these means. None where no
-    sample was measured. ratio is R, the mean EPE over that of the reference method on the same samples; over all data
-    sets the geometric mean, None if one of them has none. Below 1 is better than the reference. drawn: on how many
-    samples the mask was drawn, not read from a file; given: the share of the pixels that it marks.
+    Errors and seconds are means over a data set's samples, or means of these means over all data sets; None if no
+    sample was measured. ratio: R, the mean EPE over that of the reference method on the same samples, and over all
+    data sets the geometric mean, None if one of them has none; below 1 is better than the reference. drawn: the number
+    of samples whose mask was drawn instead of read from a file. given: the share of known pixels.
     """
 
     method: str
@@ -46,26 +47,25 @@ Group = dict[str, Record]
 def summarise(records: Iterable[Record], reference: str) -> list[Score]:
     """Scores by case, then method, then data set, the one over all data sets last.
 
-    The records are those of one evaluation: of one method, case and sample there is one, and the last counts. A data
-    set of which a case has no sample is not part of it.
+    If several records have the same method, case and sample, the last counts. Data sets without a sample in a case are
+    not part of it.
     """
-    groups: dict[tuple[Case, str, str], Group] = {}
+    groups = defaultdict[tuple[Case, str, str], Group](dict)
     for record in records:
         key = record.key
-        groups.setdefault((key.case, key.method, key.dataset), {})[key.sample] = record
+        groups[key.case, key.method, key.dataset][key.sample] = record
     cases = sorted({case for case, _, _ in groups}, key=case_order)
     methods = list(dict.fromkeys(method for _, method, _ in groups))
     datasets = list(dict.fromkeys(dataset for _, _, dataset in groups))
     if reference not in methods:
-        raise InputError(f"reference: {reference!r} was given; measured are {', '.join(methods) or 'no methods'}.")
+        raise InputError(
+            f"reference must be one of the measured methods {', '.join(methods) or '(none)'}; got {reference!r}."
+        )
     scores = []
     for case in cases:
         present = [dataset for dataset in datasets if any((case, method, dataset) in groups for method in methods)]
         for method in methods:
-            own = []
-            for dataset in present:
-                group, base = groups.get((case, method, dataset), {}), groups.get((case, reference, dataset), {})
-                own.append(_score(method, case, dataset, group, base))
+            own = [_score(method, case, d, groups[case, method, d], groups[case, reference, d]) for d in present]
             scores += [*own, _over_all(method, case, own)]
     return scores
 
@@ -90,14 +90,6 @@ def _ratio(group: Group, base: Group) -> float | None:
     errors = [(own.epe, other.epe) for own, other in pairs if own is not None and other is not None]
     own_sum, other_sum = sum(own for own, _ in errors), sum(other for _, other in errors)
     return own_sum / other_sum if other_sum > 0 else None
-
-
-def geometric_mean(values: Sequence[float | None]) -> float | None:
-    """Exp of the mean log; 0 if one of the values is, None if one is missing."""
-    present = [value for value in values if value is not None]
-    if not present or len(present) < len(values):
-        return None
-    return 0.0 if min(present) == 0 else math.exp(sum(map(math.log, present)) / len(present))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -15,20 +15,20 @@ import torch
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.benchmark import DENSITIES, Step, check_densities, complete, frame_key
+from flowinpaint.evaluation.benchmark import DENSITIES, check_cases
 from flowinpaint.evaluation.parameter_file import ParameterTable
-from flowinpaint.evaluation.records import Record, RunKey, open_store
-from flowinpaint.evaluation.runner import Job, check_processes
+from flowinpaint.evaluation.records import Record, open_store
+from flowinpaint.evaluation.runner import Job, Step, check_processes, complete, frame_key
 from flowinpaint.io import StrPath
 
 LAMBDA_RANGE = (1e-6, 1e-2)
 ALPHA_RANGE = (0.001, 0.5)
 LAMBDAS, ALPHAS = 9, 14
-"""How many values of each, evenly spaced in log λ and in α. Ranges and counts are the paper's."""
+"""The number of values, evenly spaced in log λ and in α. Ranges and numbers are the paper's."""
 
 
 @dataclass(frozen=True)
-class Grid:
+class ParameterGrid:
     """Mean EPE (L, A) over the samples for each λ and α at one density; NaN where a sample failed."""
 
     density: float
@@ -39,19 +39,19 @@ class Grid:
 
     @property
     def best(self) -> tuple[int, int]:
-        """The place of the smallest mean."""
+        """Row and column of the smallest mean."""
         row, column = np.unravel_index(int(np.nanargmin(self.epe)), self.epe.shape)
         return int(row), int(column)
 
     @property
     def parameters(self) -> dict[str, float | str]:
-        """λ and α there."""
+        """The best λ and α."""
         row, column = self.best
         return {"lam": self.lambdas[row], "alpha": self.alphas[column]}
 
     @property
     def border(self) -> list[str]:
-        """Which of "lam" and "alpha" are best at an end of their range, so that the optimum may lie outside."""
+        """The parameters whose best value is an end of their range, so that the optimum may lie outside."""
         places = zip(("lam", "alpha"), self.best, self.epe.shape, strict=True)
         return [name for name, place, count in places if place in (0, count - 1)]
 
@@ -70,35 +70,34 @@ def tune_eed(
     jobs: int = 1,
     records: StrPath | None = None,
     progress: Callable[[Step], None] | None = None,
-) -> list[Grid]:
-    """The mean EPE of `eed` on every point of the grid, at every density.
+) -> list[ParameterGrid]:
+    """Compute the mean EPE of `eed` on every point of the grid, at every density.
 
-    The seed draws up to `samples` frames below root, and masks where there are none. crop: the side of the middle part
-    that is used, 0 for all. records: a file that keeps what is finished, so that a second call goes on.
+    samples: the largest number of frames, drawn below root by the seed, which also draws masks where there are no
+    files. crop: the side of the middle part that is used, 0 for all. records: a file that keeps finished runs, so that
+    a second call continues from there.
     """
-    check_densities(densities)
+    check_cases(densities)
     check_processes(jobs)
     if crop < 0:
-        raise InputError(f"crop: {crop} was given; a side in pixels is taken, or 0 for no crop.")
+        raise InputError(f"crop must be a side in pixels, or 0 for no crop; got {crop}.")
     for name, value in {"samples": samples, "lambdas": lambdas, "alphas": alphas}.items():
         if value < 1:
-            raise InputError(f"{name}: {value} was given; 1 or more is taken.")
+            raise InputError(f"{name} must be at least 1, got {value}.")
     if not 0 < tolerance < 1:
-        raise InputError(f"tolerance: {tolerance} was given; a relative residual between 0 and 1 is taken.")
+        raise InputError(f"tolerance must be a relative residual between 0 and 1, got {tolerance}.")
     chosen = str(check_device(device))
     frames = draw_samples(find_samples(root), samples, seed)
     lams, alps = grid_values(lambdas, alphas)
-
-    def point(key: RunKey, lam: float, alpha: float) -> RunKey:
-        return replace(key, method="eed", parameters={"lam": lam, "alpha": alpha, "tolerance": tolerance})
 
     with open_store(records) as store:
         keys, todo = [], []
         for density in dict.fromkeys(densities):
             for sample in frames:
-                frame = frame_key(sample, density, seed, chosen, crop)
+                key = replace(frame_key(sample, density, seed, chosen, crop), method="eed")
                 for lam in lams:  # a job per λ, so that an interruption costs minutes at most
-                    row = [point(frame, lam, alpha) for alpha in alps]
+                    points = ({"lam": lam, "alpha": alpha, "tolerance": tolerance} for alpha in alps)
+                    row = [replace(key, parameters=dict(point)) for point in points]
                     keys += row
                     if missing := [key for key in row if store.find(key) is None]:
                         todo.append(Job(sample, tuple(missing)))
@@ -107,25 +106,25 @@ def tune_eed(
 
 
 def grid_values(lambdas: int = LAMBDAS, alphas: int = ALPHAS) -> tuple[list[float], list[float]]:
-    """So many values of λ and of α, to six digits."""
+    """The values of λ and of α, to six digits."""
     lams, alps = np.geomspace(*LAMBDA_RANGE, lambdas), np.linspace(*ALPHA_RANGE, alphas)
     return [float(f"{lam:.6g}") for lam in lams], [float(f"{alpha:.6g}") for alpha in alps]
 
 
 def draw_samples(samples: Sequence[Sample], count: int, seed: int) -> list[Sample]:
-    """Up to so many of the samples, without repeats and in their order."""
+    """Up to `count` random samples, without repeats and in their order."""
     count = min(count, len(samples))
     places = np.random.default_rng(seed).choice(len(samples), size=count, replace=False)
     return [samples[place] for place in sorted(places)]
 
 
-def parameter_table(grids: Sequence[Grid]) -> ParameterTable:
+def parameter_table(grids: Sequence[ParameterGrid]) -> ParameterTable:
     """The best parameters by density."""
     return ParameterTable("eed", {grid.density: grid.parameters for grid in grids})
 
 
-def grids_as_csv(grids: Sequence[Grid]) -> str:
-    """One line per density, λ and α, with a heading."""
+def grids_as_csv(grids: Sequence[ParameterGrid]) -> str:
+    """One line per density, λ and α, below a heading."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["density", "lam", "alpha", "epe", "samples"])
@@ -136,15 +135,15 @@ def grids_as_csv(grids: Sequence[Grid]) -> str:
     return text.getvalue()
 
 
-def _grid(records: Sequence[Record], density: float, lambdas: Sequence[float], alphas: Sequence[float]) -> Grid:
-    errors: dict[tuple[float, float], list[float]] = {(lam, alpha): [] for lam in lambdas for alpha in alphas}
+def _grid(records: Sequence[Record], density: float, lams: list[float], alphas: list[float]) -> ParameterGrid:
+    errors: dict[tuple[float, float], list[float]] = {(lam, alpha): [] for lam in lams for alpha in alphas}
     own = [record for record in records if record.key.density == density]
     for record in own:
         place = (float(record.key.parameters["lam"]), float(record.key.parameters["alpha"]))
         errors[place].append(math.nan if record.measured is None else record.measured.epe)
-    epe = np.array([[np.mean(errors[lam, alpha]) for alpha in alphas] for lam in lambdas])
+    epe = np.array([[np.mean(errors[lam, alpha]) for alpha in alphas] for lam in lams])
     if np.isnan(epe).all():
         reason = next(record.error for record in own if record.error)
         raise InputError(f"root: at {100 * density:g} % every point of the grid failed on a sample: {reason}")
     samples = len({(record.key.dataset, record.key.sample) for record in own})
-    return Grid(density, samples, tuple(lambdas), tuple(alphas), epe)
+    return ParameterGrid(density, samples, tuple(lams), tuple(alphas), epe)

@@ -1,4 +1,4 @@
-"""Samples beside what methods make of them, each with a part enlarged: where the truth has its strongest edges."""
+"""Zoom figure: samples next to the results of methods, enlarged where the truth has its strongest edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.finished import short_names
+from flowinpaint.evaluation.results import short_names
 from flowinpaint.io import atomic_path, check_image_writable, write_image
 from flowinpaint.masks.cases import Case, case_text, drawn_mask
 from flowinpaint.metrics import epe
@@ -27,21 +27,21 @@ from flowinpaint.viz.sheet import Panel, contact_sheet
 Window = tuple[slice, slice]
 
 ENLARGED = 0.25
-"""Sides of the part that is enlarged, over those of the frame."""
+"""The sides of the enlarged part over those of the frame."""
 SHEET_WIDTH = 1800
 PANEL_WIDTHS = (240, 320)
 OWN_SIZE = (320, 480)
 OWN_SCENE = 2**61 + 1
-"""Which of the generator's scenes is shown below the landscape; training counts from 0 and does not get there."""
+"""The generator's scene below the landscape; training counts from 0 and does not reach it."""
 JPEG_QUALITY = 70
 _BOX = (230, 30, 30)
 _NEAR = 3
-"""Pixels to the nearest valid one, at most, for a jump to count."""
+"""The largest distance in px to a valid pixel at which a jump counts."""
 
 
 @dataclass(frozen=True)
 class ZoomRow:
-    """A frame with a title, and what methods made of it: fields (H, W, C) by name."""
+    """A frame with a title, and the methods' results by name: fields (H, W, C)."""
 
     title: str
     frame: Frame
@@ -49,7 +49,7 @@ class ZoomRow:
 
 
 def own_frames(case: Case, seed: int = 0) -> dict[str, Frame]:
-    """Frames of the package's own, by title: a landscape, and a scene such as networks train on."""
+    """The package's own frames by title: a landscape, and a scene of the training generator."""
     landscape = sample_scene(*OWN_SIZE)
     batch = LayeredFlow(size=OWN_SIZE).scenes(torch.tensor([OWN_SCENE]))
     image, flow = (planes[0].movedim(0, -1).numpy() for planes in (batch.image, batch.flow))
@@ -64,22 +64,21 @@ def own_frames(case: Case, seed: int = 0) -> dict[str, Frame]:
 def fill_rows(
     frames: Mapping[str, Frame], methods: Sequence[str], device: str | torch.device = "auto"
 ) -> list[ZoomRow]:
-    """What the methods, names or files of weights, make of frames by their title."""
+    """Fill frames, given by title, with methods: names or weights files."""
     names = short_names(methods)
-    rows = []
-    for title, frame in frames.items():
-        given = (frame.image, frame.truth, frame.mask)
-        rows.append(ZoomRow(title, frame, {name: inpaint(*given, m, device).flow for m, name in names.items()}))
-    return rows
+    return [
+        ZoomRow(title, f, {name: inpaint(f.image, f.truth, f.mask, m, device).flow for m, name in names.items()})
+        for title, f in frames.items()
+    ]
 
 
 def zoom_figure(rows: Sequence[ZoomRow], case: Case) -> Rgb:
-    """Image, given vectors, truth and results of each row beside each other, and below each its part in the red box.
+    """Image, given vectors, truth and results of each row side by side, and below each its part in the red box.
 
-    The results' EPE (px) over the frame and in the box stands over them. The colours of a row span the truth's range.
+    The title of a result has its EPE (px) over the frame and in the box. The colours of a row span the truth's range.
     """
     if not rows:
-        raise InputError("rows: none was given; at least one is taken.")
+        raise InputError("rows must have at least one element, got none.")
     columns = 3 + max(len(row.filled) for row in rows)
     width = int(np.clip(SHEET_WIDTH // columns, *PANEL_WIDTHS))
     panels: list[Panel | None] = []
@@ -90,10 +89,10 @@ def zoom_figure(rows: Sequence[ZoomRow], case: Case) -> Rgb:
 
 
 def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_], part: float = ENLARGED) -> Window:
-    """The rows and columns of the part of a field (H, W, C) with the largest sum of squared jumps between neighbours.
+    """The window of a field (H, W, C) with the largest sum of squared jumps between neighbours; the middle without any.
 
-    Squares, so that a border outweighs a slope. A pixel that is not valid (H, W) has the vector of the nearest that is,
-    if it is near: a laser's lines have borders between them, an empty sky has none. Without a jump it is the middle.
+    The square makes a border outweigh a slope. A pixel that is not valid (H, W) takes the vector of the nearest valid
+    one if that is near: so a laser's scan lines have borders between them, and an empty sky has none.
     """
     distance, nearest = distance_transform_edt(~valid, return_indices=True)
     values, near = truth[tuple(nearest)].astype(np.float64), distance <= _NEAR
@@ -111,7 +110,7 @@ def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_], part: float = EN
 
 
 def write_figure(path: Path, figure: Rgb) -> None:
-    """Write a picture; a JPEG smaller than `write_image` makes it."""
+    """Write a picture; a JPEG with a lower quality than `write_image`."""
     check_image_writable(path)
     if path.suffix.lower() not in (".jpg", ".jpeg"):
         write_image(path, figure)
@@ -151,7 +150,7 @@ def _row_panels(row: ZoomRow, case: Case, width: int) -> list[Panel]:
 
 
 def _boxed(picture: Rgb, window: Window, shape: tuple[int, ...]) -> Rgb:
-    """The picture (h, w, 3) of a frame of the shape (H, W) with a box around a window of it."""
+    """The picture (h, w, 3) of a frame of shape (H, W), with a box around a window."""
     scale = (picture.shape[1] / shape[1], picture.shape[0] / shape[0])
     rows, columns = window
     first = (round(scale[0] * columns.start), round(scale[1] * rows.start))

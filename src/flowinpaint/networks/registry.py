@@ -26,6 +26,8 @@ class ModelConfig(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
+    def __hash__(self) -> int: ...
+
     @property
     def kind(self) -> str:
         """The registered name."""

@@ -13,8 +13,6 @@ import torch
 from flowinpaint import api
 from flowinpaint.baselines.pd.config import paper_pd_config
 from flowinpaint.evaluation.paper_figures import PAPER_COSTS, PaperCost
-from flowinpaint.evaluation.plotting import can_plot
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction.drawing import LOOKS, render
 from flowinpaint.reproduction.experiment import (
@@ -39,6 +37,8 @@ from flowinpaint.reproduction.timing import (
     read_times,
     write_times,
 )
+from flowinpaint.text_tables import markdown_table
+from flowinpaint.viz.plots import can_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flowinpaint.evaluation.paper_figures import PAPER_UNSEEN_DENSITY
-from flowinpaint.evaluation.plotting import can_plot, plain_number
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import GREY, LOOKS, Pictures, render
 from flowinpaint.reproduction.experiment import (
@@ -29,6 +27,8 @@ from flowinpaint.reproduction.page import Page, number, provenance
 from flowinpaint.reproduction.ranking import rank
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
+from flowinpaint.text_tables import markdown_table
+from flowinpaint.viz.plots import can_plot, plain_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flowinpaint.evaluation.results_tables import markdown_table
+from flowinpaint.text_tables import markdown_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,9 +16,9 @@ import torch
 from flowinpaint.config_parsing import build
 from flowinpaint.data.folder import file_hash
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.evaluation.benchmark import Step
-from flowinpaint.evaluation.report import machine
+from flowinpaint.evaluation.runner import Step
 from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.machine import device_name
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.reproduction.experiment import NETWORKS, Budget, NetworkSpec, Scale, budget_text
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
@@ -267,11 +267,6 @@ class Networks:
             shutil.rmtree(old)
         run.path.rename(old)
         self._callbacks.note(f"{run.path} held another network, now {old.name}: {reason}")
-
-
-def device_name(device: torch.device) -> str:
-    """A device in words."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else machine([])["device_name"]
 
 
 def _budget_mismatch(before: ScheduleConfig, now: ScheduleConfig) -> str:

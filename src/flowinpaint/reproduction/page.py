@@ -12,15 +12,16 @@ from typing import Any
 
 import torch
 
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.machine import device_name
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Pictures
 from flowinpaint.reproduction.experiment import PD, budget_text, label
 from flowinpaint.reproduction.frames import FrameSet
-from flowinpaint.reproduction.networks import TrainedNetwork, device_name
+from flowinpaint.reproduction.networks import TrainedNetwork
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
+from flowinpaint.text_tables import markdown_table
 from flowinpaint.training.config import GENERATED as LAYERED
 from flowinpaint.version import __version__
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flowinpaint.evaluation.results_tables import markdown_table
 from flowinpaint.masks.cases import case_text
+from flowinpaint.text_tables import markdown_table
 
 DIGITS = 3
 """Values that are equal when rounded to these digits are level."""

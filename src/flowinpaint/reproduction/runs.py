@@ -16,9 +16,9 @@ import torch
 from flowinpaint import checks
 from flowinpaint.api import load_model, to_batch
 from flowinpaint.data.folder import Frame
-from flowinpaint.evaluation.benchmark import Step, frame_key
-from flowinpaint.evaluation.jobs import Job, measure, run_jobs, sentence_of
+from flowinpaint.errors import sentence_of
 from flowinpaint.evaluation.records import Record, RunKey
+from flowinpaint.evaluation.runner import Job, Step, frame_key, measure, run_jobs
 from flowinpaint.masks.cases import Case
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of, expected_error

@@ -13,8 +13,7 @@ import numpy as np
 
 from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame, FrameSource
-from flowinpaint.evaluation.benchmark import frame_key
-from flowinpaint.evaluation.results_tables import markdown_table
+from flowinpaint.evaluation.runner import frame_key
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction.drawing import Pictures
@@ -22,6 +21,7 @@ from flowinpaint.reproduction.experiment import MIDDLE, label, network_at
 from flowinpaint.reproduction.page import Page, number, provenance
 from flowinpaint.reproduction.runs import Column
 from flowinpaint.reproduction.session import MOST_ROWS, Session
+from flowinpaint.text_tables import markdown_table
 from flowinpaint.viz.colours import Field
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_TABLES, PaperAblations, PaperTable
-from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Block, Pictures, Row, draw_table, render, table_size
 from flowinpaint.reproduction.experiment import ABLATIONS, DENSITIES, FULL, METHODS, OURS, PD, label, network_at
@@ -16,6 +15,7 @@ from flowinpaint.reproduction.page import Page, number, provenance
 from flowinpaint.reproduction.ranking import DIGITS, Comparison, compare, comparison_table
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
+from flowinpaint.viz.plots import can_plot
 
 Comparisons = dict[tuple[str, float], Comparison]
 """By data set and density."""

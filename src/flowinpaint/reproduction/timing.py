@@ -17,12 +17,11 @@ from flowinpaint import api
 from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
-from flowinpaint.evaluation.speed import Timing, repeat
-from flowinpaint.evaluation.speed_cells import given_at
-from flowinpaint.evaluation.speed_floor import timed
 from flowinpaint.io import atomic_path
 from flowinpaint.networks.registry import ModelConfig, build_network
-from flowinpaint.reproduction.networks import device_name
+from flowinpaint.speed.cases import inputs_at
+from flowinpaint.speed.measure import Timing, repeat
+from flowinpaint.speed.roofline import timed
 from flowinpaint.version import __version__
 
 TIMES = "times.json"
@@ -94,7 +93,7 @@ def measure_time(
 
     A network that samples is timed by one call, or by a part of it (`sampler_time`).
     """
-    image, flow, mask = given_at(size, size, density, seed=0).on(device)
+    image, flow, mask = inputs_at(size, size, density, seed=0).on(device)
     if isinstance(method, str):
         inputs = (image.double(), flow.double(), mask.double())
         return _median(repeat(partial(api.EXPLICIT[method].fill, *inputs, **parameters), device, repeats))

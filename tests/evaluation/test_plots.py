@@ -4,8 +4,8 @@ import cv2
 import numpy as np
 
 from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
-from flowinpaint.evaluation.density_plot import plotted_densities, write_density_plot
-from flowinpaint.evaluation.finished import merge
+from flowinpaint.evaluation.plots import plotted_densities, write_density_plot
+from flowinpaint.evaluation.results import merge
 
 
 def test_the_plot_has_lines_of_every_method(tmp_path: Path) -> None:

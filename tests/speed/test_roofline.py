@@ -5,16 +5,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from flowinpaint.evaluation.speed_counts import (
-    Count,
-    explicit_counts,
-    level_sizes,
-    network_count,
-    neuroexplicit_counts,
-)
+from flowinpaint.baselines.flownets.module import FlowNetS, FlowNetSConfig
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.levels import START_STEPS
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.speed.roofline import (
+    StageCount,
+    explicit_counts,
+    level_sizes,
+    network_count,
+    network_counts,
+    neuroexplicit_counts,
+)
 
 PAPER = NeuroexplicitConfig(width=5)
 FLOW_AWARE = NeuroexplicitConfig(width=6, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter")
@@ -34,7 +36,7 @@ class ConvolutionTraffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
 
-def by_stage(config: NeuroexplicitConfig, height: int, width: int, element: int = 2) -> dict[str, Count]:
+def by_stage(config: NeuroexplicitConfig, height: int, width: int, element: int = 2) -> dict[str, StageCount]:
     return {count.stage: count for count in neuroexplicit_counts(Neuroexplicit(config), height, width, element)}
 
 
@@ -56,6 +58,16 @@ def test_bytes_of_the_network_are_what_its_convolutions_read_and_write(element: 
     with ConvolutionTraffic() as traffic, torch.no_grad():
         model.dtm(torch.zeros(1, 6, 32, 48))
     assert network_count(model, 32, 48, element).bytes == element * traffic.numbers
+
+
+def test_a_baseline_counts_the_convolutions_of_its_fill() -> None:
+    model = FlowNetS(FlowNetSConfig(width=4))
+    inputs = torch.zeros(1, 3, 64, 128), torch.zeros(1, 2, 64, 128), torch.ones(1, 1, 64, 128)
+    with FlopCounterMode(display=False) as counter, ConvolutionTraffic() as traffic, torch.no_grad():
+        model.fill(*inputs)
+    (count,) = network_counts(model, 64, 128, element=2)
+    assert count.operations == counter.get_total_flops()
+    assert count.bytes == 2 * traffic.numbers
 
 
 def test_operations_of_the_diffusions_follow_steps_and_levels() -> None:
@@ -106,4 +118,4 @@ def test_a_tiny_image_is_counted_as_extended() -> None:
 
 
 def test_without_a_network_only_input_and_output_count() -> None:
-    assert explicit_counts(10, 20) == [Count("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]
+    assert explicit_counts(10, 20) == [StageCount("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]

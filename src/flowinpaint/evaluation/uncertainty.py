@@ -1,4 +1,4 @@
-"""How well a method foresaw its errors on a frame: sparsification, and whether what it expected is what came."""
+"""Quality of a method's predicted errors on one frame: sparsification and calibration."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ Numbers = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Foresight:
-    """Over the valid pixels that were not given, means: of the error, of the error that was expected, of the share
-    within 1 px, of the confidence; and sparsification curves (STEPS,) by the expected error, by the distance to the
-    nearest given pixel, and by the error itself, the oracle's.
+class UncertaintyQuality:
+    """Means over the valid unknown pixels, and sparsification curves (STEPS,) over them.
+
+    error, expected: the true and the expected endpoint error in px. within_1: the share of pixels with an error below
+    1 px, which the mean `confidence` should match. curve, distance, oracle: pixels removed by the expected error, the
+    distance to the nearest known pixel, and the error itself.
     """
 
     error: float
@@ -34,24 +36,24 @@ class Foresight:
     oracle: Numbers
 
     @classmethod
-    def of_json(cls, values: dict[str, Any]) -> Foresight:
-        """From what `asdict` makes of it, after JSON has made lists of its tuples."""
+    def of_json(cls, values: dict[str, Any]) -> UncertaintyQuality:
+        """The inverse of `asdict` after JSON has turned tuples into lists."""
         restored: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**restored)
 
     @property
     def by_expected(self) -> Sparsification:
         """The curves of the expected error."""
-        return _curves(self.curve, self.oracle)
+        return Sparsification(np.array(self.curve), np.array(self.oracle))
 
     @property
     def by_distance(self) -> Sparsification:
-        """The curves of the distance to the nearest given pixel."""
-        return _curves(self.distance, self.oracle)
+        """The curves of the distance to the nearest known pixel."""
+        return Sparsification(np.array(self.distance), np.array(self.oracle))
 
 
-def foresight_of(result: Result, frame: Frame) -> Foresight | None:
-    """None if nothing was to be filled, or the method does not tell what error it expects; from one vector none can."""
+def uncertainty_quality(result: Result, frame: Frame) -> UncertaintyQuality | None:
+    """The quality of a result's expected errors; None without (finite) ones, or if no pixel was unknown."""
     counted = frame.valid & ~frame.mask
     if result.expected_error is None or result.confidence is None or not counted.any():
         return None
@@ -60,7 +62,7 @@ def foresight_of(result: Result, frame: Frame) -> Foresight | None:
     error: npt.NDArray[np.float64] = np.linalg.norm(result.flow.astype(np.float64) - frame.truth, axis=-1)
     by_expected = sparsification(error, result.expected_error, counted, STEPS)
     by_distance = sparsification(error, distance_to_known(frame.mask), counted, STEPS)
-    return Foresight(
+    return UncertaintyQuality(
         error=float(error[counted].mean()),
         expected=float(result.expected_error[counted].mean(dtype=np.float64)),
         within_1=float((error[counted] < 1).mean()),
@@ -71,18 +73,14 @@ def foresight_of(result: Result, frame: Frame) -> Foresight | None:
     )
 
 
-def mean_foresight(parts: Sequence[Foresight]) -> Foresight:
-    """The mean of all figures and curves over frames; each frame weighs the same."""
+def mean_quality(parts: Sequence[UncertaintyQuality]) -> UncertaintyQuality:
+    """The mean of all numbers and curves over frames; each frame has the same weight."""
     means: dict[str, Any] = {}
-    for field in fields(Foresight):
+    for field in fields(UncertaintyQuality):
         mean = np.mean([getattr(part, field.name) for part in parts], axis=0)
         means[field.name] = tuple(mean.tolist()) if mean.ndim else float(mean)
-    return Foresight(**means)
+    return UncertaintyQuality(**means)
 
 
 def _numbers(curve: npt.NDArray[np.float64]) -> Numbers:
     return tuple(round(float(value), 6) for value in curve)
-
-
-def _curves(curve: Numbers, oracle: Numbers) -> Sparsification:
-    return Sparsification(np.arange(len(curve)) / len(curve), np.array(curve), np.array(oracle))

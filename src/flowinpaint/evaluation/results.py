@@ -1,4 +1,4 @@
-"""Finished evaluations read from their folders, and several of them as one."""
+"""Finished evaluations: read from their folders, and merged."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation.records import Record, record_of
+from flowinpaint.evaluation.report import run_text
 from flowinpaint.evaluation.summary import Score, summarise
+from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
-from flowinpaint.masks.cases import Case, case_order, case_text
+from flowinpaint.masks.cases import Case, case_order
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 
 RESULTS = "results.json"
@@ -21,7 +23,7 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What `flowinpaint evaluate` left in a folder."""
+    """The content of a folder that `flowinpaint evaluate` wrote."""
 
     folder: Path
     machine: dict[str, str]
@@ -32,9 +34,9 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Results:
-    """Evaluations as one: of each method, case and sample there is one record.
+    """Merged evaluations, with one record for each method, case and sample.
 
-    sources: the places in `evaluations` that the records of a method come from.
+    sources: the indices of the evaluations that a method's records come from.
     """
 
     evaluations: list[Evaluation]
@@ -45,7 +47,7 @@ class Results:
 
     @property
     def methods(self) -> list[str]:
-        """In the order in which they were asked for."""
+        """The methods in the order they were asked for."""
         return list(dict.fromkeys(score.method for score in self.scores))
 
     @property
@@ -55,48 +57,58 @@ class Results:
 
     @property
     def datasets(self) -> list[str]:
-        """In the order of the evaluations."""
+        """The data sets in the order of the evaluations."""
         return list(dict.fromkeys(score.dataset for score in self.scores if score.dataset is not None))
 
     def score(self, method: str, case: Case, dataset: str | None) -> Score | None:
-        """The one score, None where nothing was measured; over all data sets if none is named."""
+        """The score on a data set, or over all of them if None; None if nothing was measured."""
         return next((s for s in self.scores if (s.method, s.case, s.dataset) == (method, case, dataset)), None)
 
+    def figure(self, name: str, method: str, case: Case, dataset: str | None) -> float | None:
+        """One number of a score, such as "epe"; None if nothing was measured."""
+        value: float | None = getattr(self.score(method, case, dataset), name, None)
+        return value
+
+    def qualities(self, method: str, case: Case) -> list[UncertaintyQuality]:
+        """The quality of a method's predicted errors on each frame of a case; empty if it predicts none."""
+        measured = (r.measured for r in self.records if (r.key.method, r.key.case) == (method, case))
+        return [m.uncertainty for m in measured if m is not None and m.uncertainty is not None]
+
     def samples(self, dataset: str) -> int:
-        """How many frames of a data set were measured."""
+        """The number of measured frames of a data set."""
         return len({record.key.sample for record in self.records if record.key.dataset == dataset})
 
 
 def read_evaluation(folder: StrPath) -> Evaluation:
-    """The evaluation in a folder; an error says what is missing."""
+    """Read the evaluation in a folder."""
     folder = Path(folder)
     path = folder / RESULTS
     if not path.is_file():
-        raise MissingFileError(f"{path}: there is no such file; a folder that 'flowinpaint evaluate' wrote to is taken")
+        raise MissingFileError(f"{path}: there is no such file; pass a folder that 'flowinpaint evaluate' wrote.")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         records = [record_of(values) for values in content["records"]]
         return Evaluation(folder, content["machine"], content["settings"], content["reference"], records)
     except (ValueError, TypeError, KeyError) as error:
-        raise FileFormatError(f"{path}: is not what 'flowinpaint evaluate' writes ({error!r})") from error
+        raise FileFormatError(f"{path}: is not what 'flowinpaint evaluate' writes ({error!r}).") from error
 
 
 def merge(evaluations: Sequence[Evaluation]) -> Results:
-    """Several evaluations as one; where two have the same run, the first one counts unless it failed.
+    """Merge evaluations; if two have the same run, the first one counts unless it failed.
 
-    All have one reference, and in all of them a case of a sample has the same image, truth and mask, so that methods
-    of different evaluations can be compared.
+    All must have one reference method, and the same image, truth and mask wherever they share a case of a sample, so
+    that their methods can be compared.
     """
     if not evaluations:
-        raise InputError("evaluations: none was given; at least one is taken.")
+        raise InputError("evaluations must have at least one element, got none.")
     first = evaluations[0]
     found: dict[tuple[str, Case, str, str], tuple[Record, int]] = {}
     inputs: dict[tuple[str, str, Case], tuple[object, Path]] = {}
     for number, evaluation in enumerate(evaluations):
         if evaluation.reference != first.reference:
             raise InputError(
-                f"{evaluation.folder}: R compares with {evaluation.reference} there, and with {first.reference} in "
-                f"{first.folder}; one reference is taken"
+                f"{evaluation.folder}: the reference method must be {first.reference}, as in {first.folder}; got "
+                f"{evaluation.reference}."
             )
         for record in evaluation.records:
             key = record.key
@@ -104,8 +116,8 @@ def merge(evaluations: Sequence[Evaluation]) -> Results:
             other, folder = inputs.setdefault((key.dataset, key.sample, key.case), (seen, evaluation.folder))
             if other != seen:
                 raise InputError(
-                    f"{evaluation.folder}: {key.dataset}/{key.sample}, {case_text(key.case)}, has another image, truth "
-                    f"or mask than in {folder}; evaluations of the same frames and seed are taken"
+                    f"{evaluation.folder}: {run_text(key)}: image, truth and mask must be the same as in {folder}; "
+                    "merge evaluations of the same frames and seed."
                 )
             place = (key.method, key.case, key.dataset, key.sample)
             if place not in found or found[place][0].measured is None:
@@ -119,7 +131,7 @@ def merge(evaluations: Sequence[Evaluation]) -> Results:
 
 
 def short_names(methods: Sequence[str]) -> dict[str, str]:
-    """What to call methods in a table: files of weights by their name, with their folder's where two share it."""
+    """The names of methods in tables: weights files by their name, with their folder if two share it."""
     names = {method: Path(method).name if method.endswith(WEIGHTS_SUFFIX) else method for method in methods}
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
     return {method: "/".join(Path(method).parts[-2:]) if name in shared else name for method, name in names.items()}

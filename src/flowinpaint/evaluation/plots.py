@@ -1,27 +1,31 @@
-"""Errors over the density, both logarithmic: a panel for each data set, and one for R over all of them."""
+"""Plots of the results page: errors over the density, and sparsification curves."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from flowinpaint.evaluation.finished import Results, short_names
-from flowinpaint.evaluation.plotting import plain_number, plot_file
+from flowinpaint.errors import InputError
+from flowinpaint.evaluation.results import Results, short_names
 from flowinpaint.evaluation.results_tables import ordered_methods
+from flowinpaint.evaluation.sparsification import Sparsification
 from flowinpaint.masks.cases import Case
+from flowinpaint.viz.plots import plain_number, plot_file
 
-FEWEST = 2
 _COLUMNS = 3
 _PANEL = (3.6, 2.8)
-_DOTS_PER_INCH = 100
 
 
 def plotted_densities(results: Results) -> list[float]:
-    """The densities that were measured."""
+    """The measured densities."""
     return [case for case in results.cases if not isinstance(case, str)]
 
 
 def write_density_plot(path: Path, results: Results) -> None:
-    """Draw EPE (px) over density (%) by data set, and last R over all of them where all have the density."""
+    """Plot EPE (px) over density (%), both logarithmic, for each data set, and R over all data sets.
+
+    The panel of R has the densities that all data sets have.
+    """
     densities = plotted_densities(results)
     cases: list[Case] = list(densities)
     names = short_names(results.methods)
@@ -30,16 +34,15 @@ def write_density_plot(path: Path, results: Results) -> None:
     panels: list[str | None] = [*results.datasets, None]
     columns = min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
-    with plot_file(path, (_PANEL[0] * columns, _PANEL[1] * rows + 0.6), _DOTS_PER_INCH) as figure:
+    with plot_file(path, (_PANEL[0] * columns, _PANEL[1] * rows + 0.6), dpi=100) as figure:
         lines = {}
         for place, dataset in enumerate(panels, 1):
             axes = figure.add_subplot(rows, columns, place)
             for i, method in enumerate(methods):
                 points = []
                 for density in densities if dataset else common:
-                    score = results.score(method, density, dataset)
-                    value = None if score is None else score.epe if dataset else score.ratio
-                    if value:  # 0 has no place on a logarithmic axis
+                    value = results.figure("epe" if dataset else "ratio", method, density, dataset)
+                    if value:  # a logarithmic axis has no 0
                         points.append((100 * density, value))
                 shares, values = zip(*points, strict=True) if points else ((), ())
                 style = f"C{i % 10}{'o-' if i < 10 else 's--'}"
@@ -57,3 +60,19 @@ def write_density_plot(path: Path, results: Results) -> None:
         figure.legend(
             lines.values(), lines.keys(), loc="outside lower center", ncols=min(4, len(lines)), fontsize="small"
         )
+
+
+def write_sparsification_plot(path: Path, curves: Mapping[str, Sparsification]) -> None:
+    """Plot curves of the same errors by name, with their AUSE, and the oracle dashed."""
+    if not curves:
+        raise InputError("curves must have at least one element, got none.")
+    with plot_file(path) as figure:
+        axes = figure.add_subplot()
+        for name, part in curves.items():
+            axes.plot(100 * part.removed, part.curve, label=f"{name}: AUSE {part.ause:.3f}")
+        first = next(iter(curves.values()))
+        axes.plot(100 * first.removed, first.oracle, "--", color="0.4", label="oracle: sorted by the error")
+        axes.set(xlabel="removed pixels (%), the most uncertain first", ylabel="EPE of the rest over EPE of all")
+        axes.set(xlim=(0, 100), ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")

@@ -10,71 +10,80 @@ import pytest
 import torch
 
 from flowinpaint import api
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation import speed, speed_cells, speed_floor
-from flowinpaint.evaluation.speed import Measurement, Timing, measure_cells, repeat
-from flowinpaint.evaluation.speed_cells import Cell, cells_of, filler, given_at, network_of, weights_files
-from flowinpaint.evaluation.speed_counts import Count
-from flowinpaint.evaluation.speed_floor import Rates, measure_rates
-from flowinpaint.evaluation.speed_memory import RESET, cpu_memory
-from flowinpaint.evaluation.speed_plot import write_plot
-from flowinpaint.evaluation.speed_report import as_json, as_markdown, growths, sentences, speed_tables
-from flowinpaint.evaluation.speed_sizes import ManySizes, drawn_sizes, measure_many_sizes
 from flowinpaint.networks.weights import save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.speed import cases, measure, roofline
+from flowinpaint.speed.cases import SpeedCase, all_cases, fill_function, inputs_at, network_of, weights_files
+from flowinpaint.speed.measure import (
+    RESET,
+    SizeSweep,
+    SpeedResult,
+    Timing,
+    cpu_memory,
+    measure_cases,
+    peak_memory,
+    random_sizes,
+    repeat,
+    sweep_sizes,
+)
+from flowinpaint.speed.report import as_json, as_markdown, growths, sentences, speed_tables, write_plot
+from flowinpaint.speed.roofline import PeakRates, StageCount, measure_rates
 
 CPU = torch.device("cpu")
-CELL = Cell("nearest", 100, 200, "cpu", "auto")
-RATES = Rates("cpu", "float32", copy=10.0, matrix=100.0)
+CELL = SpeedCase("nearest", 100, 200, "cpu", "auto")
+RATES = PeakRates("cpu", "float32", copy=10.0, matrix=100.0)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more calls than are asked for, and a machine that is measured at once."""
-    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.0)
-    monkeypatch.setitem(speed_floor.COPY_BYTES, "cpu", 2**20)
-    monkeypatch.setitem(speed_floor.MATRIX_SIDE, "cpu", 64)
+    """No repeated calls, a small scene, and peak rates that take no time to measure."""
+    monkeypatch.setattr(measure, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(cases, "sample_scene", partial(sample_scene, 40, 60))
+    monkeypatch.setitem(roofline.COPY_BYTES, "cpu", 2**20)
+    monkeypatch.setitem(roofline.MATRIX_SIDE, "cpu", 64)
 
 
-def measured(cell: Cell, seconds: float) -> Measurement:
+def measured(case: SpeedCase, seconds: float) -> SpeedResult:
     timing = Timing(9.0, [seconds * k for k in (1, 2, 3, 4, 5)])
-    return Measurement(cell, timing, None, 5_000_000, [Count("all", 7 * 10**9, 8 * 10**6, 0)], floor=seconds / 2)
+    return SpeedResult(case, timing, None, 5_000_000, [StageCount("all", 7 * 10**9, 8 * 10**6, 0)], floor=seconds / 2)
 
 
 def test_the_floor_is_the_slower_of_computing_and_moving() -> None:
-    assert RATES.floor(1000, 50) == 10
-    assert RATES.floor(1000, 5000) == 500
+    assert RATES.floor([StageCount("a", 600, 20, 0), StageCount("b", 400, 30, 0)]) == 10
+    assert RATES.floor([StageCount("a", 1000, 5000, 0)]) == 500
     assert RATES.better(replace(RATES, copy=20.0, matrix=50.0)) == replace(RATES, copy=20.0)
 
 
 def test_rates_are_bytes_both_ways_and_operations_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed_floor, "timed", lambda work, device: 0.5)
-    assert measure_rates(CPU, torch.float32) == Rates("cpu", "float32", 2 * 2**20 / 0.5, 2 * 64**3 / 0.5)
+    monkeypatch.setattr(roofline, "timed", lambda work, device: 0.5)
+    assert measure_rates(CPU, torch.float32) == PeakRates("cpu", "float32", 2 * 2**20 / 0.5, 2 * 64**3 / 0.5)
 
 
 def test_calls_are_warmed_up_and_repeated() -> None:
     calls: list[int] = []
     timing = repeat(lambda: calls.append(len(calls)), CPU, 4)
     assert len(timing.samples) == 4
-    assert len(calls) == 4 + speed.WARM_UP
+    assert len(calls) == 4 + measure.WARM_UP
 
 
 def test_calls_go_on_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "LEAST_SECONDS", 0.05)
+    monkeypatch.setattr(measure, "LEAST_SECONDS", 0.05)
     assert len(repeat(lambda: None, CPU, 2).samples) > 2
 
 
 def test_cells_are_all_combinations_and_precision_is_for_networks() -> None:
-    cells = cells_of(["neuroexplicit", "nearest"], [(8, 9), (10, 11)], ["cpu", "cuda"], ["auto", "float32"])
-    assert len(cells) == 2 * 2 * 3
-    assert {c.precision for c in cells if c.method == "nearest"} == {"auto"}
-    assert cells_of(["nearest"], [(8, 9)], ["cpu"], ["float32"]) == [Cell("nearest", 8, 9, "cpu", "auto")]
+    all_of = all_cases(["neuroexplicit", "nearest"], [(8, 9), (10, 11)], ["cpu", "cuda"], ["auto", "float32"])
+    assert len(all_of) == 2 * 2 * 3
+    assert {c.precision for c in all_of if c.method == "nearest"} == {"auto"}
+    assert all_cases(["nearest"], [(8, 9)], ["cpu"], ["float32"]) == [SpeedCase("nearest", 8, 9, "cpu", "auto")]
 
 
 @pytest.mark.parametrize("size", [(3, 5), (40, 30), (500, 700)])
 def test_what_is_given_has_the_size_and_the_density(size: tuple[int, int]) -> None:
-    given = given_at(*size, density=0.2, seed=3)
+    given = inputs_at(*size, density=0.2, seed=3)
     assert given.image.shape == (*size, 3)
     assert given.flow.shape == (*size, 2)
     assert given.mask.sum() == max(1, round(0.2 * size[0] * size[1]))
@@ -103,10 +112,10 @@ def model_file(tmp_path: Path) -> Path:
 
 
 def test_what_is_timed_is_what_inpaint_computes(model_file: Path) -> None:
-    given = given_at(24, 32, 0.2, 0)
+    given = inputs_at(24, 32, 0.2, 0)
     for method, weights in (("nearest", None), ("tiny", model_file)):
         result = api.inpaint(*given, weights or method, "cpu").flow
-        timed = filler(method, weights, CPU, "auto")(*given.on(CPU))
+        timed = fill_function(method, weights, CPU, "auto")(*given.on(CPU))
         u = timed if weights else timed.u
         np.testing.assert_allclose(u[0].permute(1, 2, 0).numpy(), result, atol=1e-5)
 
@@ -118,13 +127,15 @@ def test_float32_is_plain_pytorch(model_file: Path) -> None:
 
 def test_a_measurement_has_everything(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copies = iter((4.0, 4.0, 8.0, 8.0))  # of two types, before and after
-    monkeypatch.setattr(speed, "measure_rates", lambda device, dtype: Rates("cpu", str(dtype), next(copies), 1e30))
-    monkeypatch.setattr(speed_cells, "fastest_dtype", lambda: torch.bfloat16)
-    cells = cells_of(["nearest", str(model_file)], [(24, 32)], ["cpu"], ["auto", "float32"])
-    seen: list[Measurement] = []
+    monkeypatch.setattr(
+        measure, "measure_rates", lambda device, dtype: PeakRates("cpu", str(dtype), next(copies), 1e30)
+    )
+    monkeypatch.setattr(cases, "fastest_dtype", lambda: torch.bfloat16)
+    all_of = all_cases(["nearest", str(model_file)], [(24, 32)], ["cpu"], ["auto", "float32"])
+    seen: list[SpeedResult] = []
     weights = {"nearest": None, str(model_file): model_file}
-    results, rates = measure_cells(cells, weights, density=0.1, seed=0, repeats=3, memory=False, progress=seen.append)
-    assert [m.cell for m in seen] == [m.cell for m in results] == cells
+    results, rates = measure_cases(all_of, weights, density=0.1, seed=0, repeats=3, memory=False, progress=seen.append)
+    assert [m.case for m in seen] == [m.case for m in results] == all_of
     assert [m.end_to_end is None for m in results] == [False, False, True]
     for m in results:
         assert m.error is None
@@ -139,11 +150,11 @@ def test_a_measurement_has_everything(model_file: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.gpu
 def test_on_a_gpu_memory_is_measured_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(speed_floor.COPY_BYTES, "cuda", 2**20)
-    monkeypatch.setitem(speed_floor.MATRIX_SIDE, "cuda", 64)
-    cells = cells_of(["nearest"], [(100, 200)], ["cuda"], ["auto"])
-    (m,), rates = measure_cells(
-        cells, {"nearest": None}, density=0.1, seed=0, repeats=3, memory=False, progress=lambda m: None
+    monkeypatch.setitem(roofline.COPY_BYTES, "cuda", 2**20)
+    monkeypatch.setitem(roofline.MATRIX_SIDE, "cuda", 64)
+    all_of = all_cases(["nearest"], [(100, 200)], ["cuda"], ["auto"])
+    (m,), rates = measure_cases(
+        all_of, {"nearest": None}, density=0.1, seed=0, repeats=3, memory=False, progress=lambda m: None
     )
     assert m.error is None
     assert m.memory is not None
@@ -156,9 +167,15 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
         raise RuntimeError("not today")
 
     monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))  # type: ignore[arg-type]
-    cells = cells_of(["fragile", "nearest"], [(16, 16)], ["cpu"], ["auto"])
-    results, _ = measure_cells(
-        cells, {"fragile": None, "nearest": None}, density=0.1, seed=0, repeats=1, memory=False, progress=lambda m: None
+    all_of = all_cases(["fragile", "nearest"], [(16, 16)], ["cpu"], ["auto"])
+    results, _ = measure_cases(
+        all_of,
+        dict.fromkeys(["fragile", "nearest"]),
+        density=0.1,
+        seed=0,
+        repeats=1,
+        memory=False,
+        progress=lambda m: None,
     )
     assert [m.error for m in results] == ["RuntimeError: not today", None]
     assert speed_tables(results)[0].rows[0][:2] == ["fragile", "failed"]
@@ -167,20 +184,19 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
 def test_memory_is_that_of_the_call() -> None:
     if not RESET.exists():
         pytest.skip("this system does not tell")
-    peak = cpu_memory(Cell("nearest", 1000, 1000, "cpu", "auto"), None)
+    case = SpeedCase("nearest", 1000, 1000, "cpu", "auto")
+    peak = cpu_memory(case, None, inputs_at(1000, 1000, 0.05, 0))
     assert peak is not None
     assert 24e6 < peak < 400e6  # the input alone is six float32 numbers a pixel
 
 
 def test_memory_says_why_it_failed() -> None:
-    if not RESET.exists():
-        pytest.skip("this system does not tell")
-    with pytest.raises(ChildProcessError, match="KeyError: 'magic'"):
-        cpu_memory(Cell("magic", 10, 10, "cpu", "auto"), None)
+    with pytest.raises(KeyError, match="magic"):
+        peak_memory(SpeedCase("magic", 16, 16, "cpu", "auto"), None, inputs_at(16, 16, 0.05, 0))
 
 
 def test_many_sizes_leave_the_first_out() -> None:
-    many = ManySizes("nearest", "cpu", [(1, 1), (2, 1), (2, 2)], first=[100.0, 3.0, 5.0], steady=[50.0, 1.0, 3.0])
+    many = SizeSweep("nearest", "cpu", [(1, 1), (2, 1), (2, 2)], first=[100.0, 3.0, 5.0], steady=[50.0, 1.0, 3.0])
     assert many.ratio == 2
     assert (
         "3 sizes in a row, with sides of 1 to 2 px, took 8 s after the first (100 s), 2.00 times their steady 4 s"
@@ -189,10 +205,10 @@ def test_many_sizes_leave_the_first_out() -> None:
 
 
 def test_many_sizes_are_different() -> None:
-    assert sorted(drawn_sizes(9, (4, 6), 0)) == [(y, x) for y in (4, 5, 6) for x in (4, 5, 6)]
+    assert sorted(random_sizes(9, (4, 6), 0)) == [(y, x) for y in (4, 5, 6) for x in (4, 5, 6)]
     calls: list[None] = []
     progress = partial(calls.append, None)
-    many = measure_many_sizes("nearest", None, "cpu", 4, (8, 12), density=0.5, seed=1, progress=progress)
+    many = sweep_sizes("nearest", None, "cpu", 4, (8, 12), density=0.5, seed=1, progress=progress)
     assert len(calls) == len(many.first) == len(many.steady) == len(set(many.sizes)) == 4
     assert min(many.first + many.steady) > 0
 
@@ -211,9 +227,9 @@ def test_table_and_markdown_show_the_figures() -> None:
 
 
 def test_growth_is_the_exponent() -> None:
-    cells = [replace(CELL, height=10 * k, width=10 * k) for k in (1, 2, 4)]
-    linear = [measured(c, 1e-3 * c.height**2) for c in cells]
-    root = [measured(replace(c, method="harmonic"), 1e-3 * c.height) for c in cells]
+    all_of = [replace(CELL, height=10 * k, width=10 * k) for k in (1, 2, 4)]
+    linear = [measured(c, 1e-3 * c.height**2) for c in all_of]
+    root = [measured(replace(c, method="harmonic"), 1e-3 * c.height) for c in all_of]
     grown = growths([*linear, *root, measured(replace(CELL, method="eed"), 1.0)])
     assert [g.method for g in grown] == ["nearest", "harmonic"]
     assert [g.exponent for g in grown] == pytest.approx([1.0, 0.5])
@@ -221,7 +237,7 @@ def test_growth_is_the_exponent() -> None:
 
 
 def test_json_holds_every_sample() -> None:
-    failed = Measurement(CELL, error="no")
+    failed = SpeedResult(CELL, error="no")
     text = as_json({"seed": 3}, [measured(CELL, 0.5), failed], [RATES], [], [])
     content = json.loads(text)
     assert content["settings"] == {"seed": 3}
@@ -237,8 +253,8 @@ def test_json_holds_every_sample() -> None:
 
 
 def test_the_plot_is_a_picture_with_lines(tmp_path: Path) -> None:
-    cells = [replace(CELL, height=10 * k, width=10 * k) for k in (1, 8)]
-    write_plot(tmp_path / "plot.png", growths([measured(c, 1e-3 * c.height**2) for c in cells]))
+    all_of = [replace(CELL, height=10 * k, width=10 * k) for k in (1, 8)]
+    write_plot(tmp_path / "plot.png", growths([measured(c, 1e-3 * c.height**2) for c in all_of]))
     picture = cv2.imread(str(tmp_path / "plot.png"))
     assert picture is not None
     assert 400 < picture.shape[0] < picture.shape[1] < 2000

@@ -6,8 +6,8 @@ import pytest
 from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up, write_evaluation
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation import evaluate, summarise
-from flowinpaint.evaluation.finished import merge, read_evaluation, short_names
 from flowinpaint.evaluation.report import write_reports
+from flowinpaint.evaluation.results import merge, read_evaluation, short_names
 from frame_folder import make_root
 
 PAIR = grid_of_records({REFERENCE: 1.0, "eed": 2.0}, [0.05, "lidar"])
@@ -70,20 +70,20 @@ def test_figures_of_different_frames_or_masks_are_not_mixed(change: dict[str, ob
     if fits:
         assert merge([first, second]).methods == [REFERENCE, "eed"]
     else:
-        with pytest.raises(InputError, match="two: A/one, 5 %, has another image, truth or mask than in one"):
+        with pytest.raises(InputError, match="two: A/one, 5 %, eed: image, truth and mask must be the same as in one"):
             merge([first, second])
 
 
 def test_patterns_of_other_seeds_are_not_mixed() -> None:
     first = evaluation([made_up(REFERENCE, "lidar", "A", "one", 1.0)])
-    with pytest.raises(InputError, match="two: A/one, lidar, has another"):
+    with pytest.raises(InputError, match="two: A/one, lidar, eed: image, truth and mask"):
         merge([first, evaluation([made_up("eed", "lidar", "A", "one", 3.0, seed=1)], "two")])
 
 
 def test_one_reference_is_taken() -> None:
-    with pytest.raises(InputError, match="two: R compares with eed there, and with laplace-beltrami in one"):
+    with pytest.raises(InputError, match="two: the reference method must be laplace-beltrami, as in one; got eed"):
         merge([evaluation(PAIR), evaluation(PAIR, "two", reference="eed")])
-    with pytest.raises(InputError, match="evaluations: none was given"):
+    with pytest.raises(InputError, match="evaluations must have at least one element"):
         merge([])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flowinpaint.data.folder import Frame
-from flowinpaint.evaluation.foresight import STEPS, Foresight, foresight_of, mean_foresight
+from flowinpaint.evaluation.uncertainty import STEPS, UncertaintyQuality, mean_quality, uncertainty_quality
 from flowinpaint.result import Result
 
 SIZE = (30, 40)
@@ -27,10 +27,10 @@ def problem() -> tuple[Frame, Any]:
     return Frame(np.zeros((*SIZE, 3), np.uint8), truth, valid, mask & valid), flow
 
 
-def test_perfect_foresight() -> None:
+def test_perfectly_predicted_errors() -> None:
     frame, flow = problem()
     error = np.linalg.norm(flow - frame.truth, axis=-1).astype(np.float32)
-    found = foresight_of(told(flow, error), frame)
+    found = uncertainty_quality(told(flow, error), frame)
     assert found is not None
     counted = frame.valid & ~frame.mask
     assert found.error == pytest.approx(error[counted].mean(), rel=1e-5)
@@ -42,10 +42,10 @@ def test_perfect_foresight() -> None:
     assert len(found.curve) == len(found.distance) == len(found.oracle) == STEPS
 
 
-def test_foresight_the_wrong_way_round_is_worse_than_none() -> None:
+def test_errors_predicted_the_wrong_way_round_are_worse_than_constant_ones() -> None:
     frame, flow = problem()
     error = np.linalg.norm(flow - frame.truth, axis=-1).astype(np.float32)
-    wrong, none = (foresight_of(told(flow, e), frame) for e in (4 - error, np.ones_like(error)))
+    wrong, none = (uncertainty_quality(told(flow, e), frame) for e in (4 - error, np.ones_like(error)))
     assert wrong is not None
     assert none is not None
     assert wrong.by_expected.ause > none.by_expected.ause > 0.2
@@ -53,16 +53,16 @@ def test_foresight_the_wrong_way_round_is_worse_than_none() -> None:
 
 def test_what_cannot_be_told() -> None:
     frame, flow = problem()
-    assert foresight_of(told(flow, None), frame) is None
-    assert foresight_of(told(flow, np.full(SIZE, np.inf, np.float32)), frame) is None
-    assert foresight_of(told(flow, np.ones(SIZE, np.float32)), replace(frame, mask=frame.valid)) is None
+    assert uncertainty_quality(told(flow, None), frame) is None
+    assert uncertainty_quality(told(flow, np.full(SIZE, np.inf, np.float32)), frame) is None
+    assert uncertainty_quality(told(flow, np.ones(SIZE, np.float32)), replace(frame, mask=frame.valid)) is None
 
 
 def test_json_and_back_and_means() -> None:
-    a = Foresight(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
-    assert Foresight.of_json(json.loads(json.dumps(asdict(a)))) == a
+    a = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
+    assert UncertaintyQuality.of_json(json.loads(json.dumps(asdict(a)))) == a
     b = replace(a, error=1.5, curve=(1.0, 0.7))
-    mean = mean_foresight([a, b])
+    mean = mean_quality([a, b])
     assert mean.error == 1.0
     assert mean.curve == pytest.approx((1.0, 0.6))
     assert mean.oracle == a.oracle

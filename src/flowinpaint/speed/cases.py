@@ -1,4 +1,4 @@
-"""What `flowinpaint speed` times: a method on a device at a size, with something to fill, and the call itself."""
+"""Speed cases: a method on a device at a size, the input it fills, and the call that is timed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 Precision = Literal["auto", "float32"]
 Size = tuple[int, int]
-Filler = Callable[[Tensor, Tensor, Tensor], Any]
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A method (a name or a file of weights) at height × width on a device.
+class SpeedCase:
+    """A method (a name or a weights file) at height × width on a device.
 
-    precision "auto" is what a user gets; "float32" is a network in plain PyTorch, without the fast paths.
+    precision: "auto" is the default of `inpaint`; "float32" runs a network in plain PyTorch, without fast paths.
     """
 
     method: str
@@ -42,12 +41,24 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """The cell in words."""
+        """The case in words."""
         return f"{self.method}, {self.height}×{self.width}, {self.device}, {self.precision}"
 
+    @property
+    def label(self) -> str:
+        """The method, with its precision if that is not the default."""
+        return self.method if self.precision == "auto" else f"{self.method} {self.precision}"
 
-class Given(NamedTuple):
-    """What is to be filled: image (H, W, 3) uint8, flow (H, W, 2) float32, mask (H, W) bool."""
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type that a network computes in; float32 for methods without one."""
+        if self.precision == "float32" or self.method in api.EXPLICIT:
+            return torch.float32
+        return torch.float16 if self.device.startswith("cuda") else fastest_dtype()
+
+
+class Inputs(NamedTuple):
+    """Image (H, W, 3) uint8, flow (H, W, 2) float32 and mask (H, W) bool."""
 
     image: npt.NDArray[np.uint8]
     flow: npt.NDArray[np.float32]
@@ -63,10 +74,10 @@ class Given(NamedTuple):
         )
 
 
-def given_at(height: int, width: int, density: float, seed: int) -> Given:
+def inputs_at(height: int, width: int, density: float, seed: int) -> Inputs:
     """The sample scene, stretched to a size, and a random mask."""
-    scene = _painted(seed)
-    return Given(
+    scene = _scene(seed)
+    return Inputs(
         np.asarray(cv2.resize(scene.image, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8),
         np.asarray(cv2.resize(scene.flow, (width, height), interpolation=cv2.INTER_NEAREST), np.float32),
         random_mask((height, width), density, seed),
@@ -74,16 +85,16 @@ def given_at(height: int, width: int, density: float, seed: int) -> Given:
 
 
 @lru_cache(maxsize=1)
-def _painted(seed: int) -> Scene:
+def _scene(seed: int) -> Scene:
     return sample_scene(seed=seed)
 
 
-def cells_of(
+def all_cases(
     methods: Iterable[str], sizes: Sequence[Size], devices: Iterable[str], precisions: Sequence[Precision]
-) -> list[Cell]:
-    """All combinations; methods without a network know no precision and come once."""
+) -> list[SpeedCase]:
+    """All combinations; methods without a network have one precision."""
     return [
-        Cell(method, *size, device, precision)
+        SpeedCase(method, *size, device, precision)
         for device in devices
         for size in sizes
         for method in methods
@@ -92,12 +103,12 @@ def cells_of(
 
 
 def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
-    """The file of weights of each method, None where there is none to read."""
+    """The weights file of each method, None for methods without one; faulty files raise here, before any timing."""
     files: dict[str, Path | None] = {}
     for method in methods:
         if method.endswith(WEIGHTS_SUFFIX):
             files[method] = Path(method)
-            read_model(method)  # what is wrong with it is to be known before anything is timed
+            read_model(method)
         elif method in api.NETWORKS:
             files[method] = weights = api.NETWORKS[method].weights
             check_shipped(weights)
@@ -108,22 +119,17 @@ def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
     return files
 
 
-def network_dtype(cell: Cell) -> torch.dtype:
-    """The type that a network computes in; float32 stands for methods without one."""
-    if cell.precision == "float32" or cell.method in api.EXPLICIT:
-        return torch.float32
-    return torch.float16 if cell.device.startswith("cuda") else fastest_dtype()
-
-
 def network_of(weights: Path, device: torch.device, precision: Precision) -> Network:
-    """The model in a file, set to a precision if it has a fast way."""
+    """The model in a file, set to a precision if it has fast paths."""
     model = api.load_model(weights, device)
     if isinstance(model, Neuroexplicit):
         model.backend = "auto" if precision == "auto" else "torch"
     return model
 
 
-def filler(method: str, weights: Path | None, device: torch.device, precision: Precision) -> Filler:
+def fill_function(
+    method: str, weights: Path | None, device: torch.device, precision: Precision
+) -> Callable[[Tensor, Tensor, Tensor], Any]:
     """The method as a function of image, flow and mask (1, ·, H, W) that are on the device already."""
     if weights is None:
         fill = api.EXPLICIT[method].fill
@@ -136,8 +142,3 @@ def filler(method: str, weights: Path | None, device: torch.device, precision: P
         return filled
 
     return run
-
-
-def described(error: Exception) -> str:
-    """Why something was not timed; our own errors say it all by themselves."""
-    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

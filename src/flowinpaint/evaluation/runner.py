@@ -1,4 +1,4 @@
-"""A job is one frame and the runs to make on it; jobs are done one after the other or by several processes."""
+"""Runs of methods on frames: one after the other or in several processes, each kept when it is finished."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import multiprocessing
 import signal
 import threading
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,41 +20,112 @@ import numpy.typing as npt
 import torch
 
 from flowinpaint.api import inpaint
-from flowinpaint.data.folder import Frame
-from flowinpaint.errors import InputError
-from flowinpaint.evaluation.foresight import foresight_of
-from flowinpaint.evaluation.records import Measurement, Record, RunKey
+from flowinpaint.data.folder import Frame, MaskKind
+from flowinpaint.errors import InputError, sentence_of
+from flowinpaint.evaluation.records import Measurement, Record, RecordStore, RunKey
+from flowinpaint.evaluation.uncertainty import uncertainty_quality
 from flowinpaint.io import write_image
 from flowinpaint.masks.cases import Case
 from flowinpaint.metrics import epe, errors_over, fl_outliers
 from flowinpaint.result import Result
+from flowinpaint.version import __version__
 from flowinpaint.viz.sheet import preview
 
 
-class Loadable(Protocol):
-    """A frame that is read when asked for, as `data.folder.Sample`."""
+class FrameSource(Protocol):
+    """A frame that can be loaded, such as `data.folder.Sample`."""
+
+    @property
+    def dataset(self) -> str:
+        """The name of its data set."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the data set."""
+
+    def mask_kind(self, case: Case) -> MaskKind:
+        """The origin of the mask of a case."""
+
+    def fingerprint(self, case: Case) -> str:
+        """A hash of everything that `load` reads."""
 
     def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame:
-        """The frame, or the crop×crop pixels in its middle, with the mask of a case."""
+        """The frame, or its middle crop×crop pixels, with the mask of a case."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Runs that share a sample, case, seed and crop; the picture of them all goes to `picture`."""
+    """Runs that share a sample, case, seed and crop; their results are drawn to `picture`."""
 
-    sample: Loadable
+    sample: FrameSource
     runs: tuple[RunKey, ...]
     picture: Path | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Progress of an evaluation: `done` of `total` runs, `record` the last, None before the first new one.
+
+    left: how many runs of the record's data set and method are still to come.
+    """
+
+    done: int
+    total: int
+    record: Record | None = None
+    left: int = 0
+
+
+def frame_key(sample: FrameSource, case: Case, seed: int, device: str, crop: int = 0) -> RunKey:
+    """The key of a frame, whose method, parameters and weights are still empty."""
+    return RunKey(
+        dataset=sample.dataset,
+        sample=sample.name,
+        density=None if isinstance(case, str) else case,
+        seed=seed,
+        mask=sample.mask_kind(case),
+        crop=crop,
+        method="",
+        parameters={},
+        device=device,
+        inputs=sample.fingerprint(case),
+        weights="",
+        version=__version__,
+    )
+
+
+def complete(
+    store: RecordStore,
+    keys: Sequence[RunKey],
+    todo: Sequence[Job],
+    processes: int,
+    progress: Callable[[Step], None] | None,
+) -> list[Record]:
+    """Do the jobs, keep their records, and return those of all keys in order."""
+    report = progress or (lambda step: None)
+    left = Counter((key.dataset, key.method) for job in todo for key in job.runs)
+    total = len(keys)
+    done = total - left.total()
+    report(Step(done, total))
+    new: dict[str, Record] = {}
+    with closing(run_jobs(todo, processes)) as records:  # so that an interruption ends the processes at once
+        for record in records:
+            store.add(record)
+            new[record.key.text] = record
+            done += 1
+            left[record.key.dataset, record.key.method] -= 1
+            report(Step(done, total, record, left[record.key.dataset, record.key.method]))
+    found = (new.get(key.text) or store.find(key) for key in keys)
+    return [record for record in found if record is not None]
 
 
 def check_processes(jobs: int) -> None:
     """Raise InputError unless there is at least one process."""
     if jobs < 1:
-        raise InputError(f"jobs: {jobs} was given; 1 or more processes are taken.")
+        raise InputError(f"jobs must be at least 1, got {jobs}.")
 
 
 def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None, None]:
-    """The records of all runs as they are finished: in order in this process, or in any order from several.
+    """The records of all runs as they finish: in order in this process, in any order from several.
 
     More than one process needs a main program that can be imported (`if __name__ == "__main__":`).
     """
@@ -64,7 +136,7 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
     processes = min(processes, len(jobs))
     threads = max(1, torch.get_num_threads() // processes)
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _prepare, (threads,))
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _start_process, (threads,))
     try:
         with _interrupts_ignored():
             waiting = [pool.submit(_run_whole, job) for job in jobs]
@@ -72,11 +144,11 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
             yield from done.result()
     except BrokenProcessPool as error:
         raise ChildProcessError(
-            f"jobs: one of {processes} processes died, perhaps for want of memory; what was finished is kept, and "
-            "fewer of them may do."
+            f"jobs: one of {processes} processes died, perhaps out of memory. Finished runs are kept; try fewer "
+            "processes."
         ) from error
     except BaseException:
-        # Ctrl-C, or nobody wants the rest: a process in the middle of a long run is not waited for.
+        # Ctrl-C, or the caller wants no more: do not wait for a process in the middle of a long run.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
@@ -132,13 +204,13 @@ def measure(result: Result, frame: Frame) -> Measurement:
         status=info["status"],
         threads=torch.get_num_threads(),
         given=float(frame.mask.mean()),
-        foresight=foresight_of(result, frame),
+        uncertainty=uncertainty_quality(result, frame),
     )
 
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Start processes that Ctrl-C, which reaches the whole group, does not make complain: their parent ends them."""
+    """Start processes that ignore Ctrl-C, which reaches the whole group: their parent ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -149,15 +221,10 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
-def _prepare(threads: int) -> None:
+def _start_process(threads: int) -> None:
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it is not inherited: Windows, and callers in a thread
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for Windows and callers in a thread, where it is not inherited
 
 
 def _run_whole(job: Job) -> list[Record]:
     return list(run_job(job))
-
-
-def sentence_of(error: Exception) -> str:
-    """What an error says; of one that is not meant for users, also its type."""
-    return str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,250 @@
+"""Time and memory of speed cases: single calls, and many sizes in a row."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from flowinpaint.api import inpaint
+from flowinpaint.errors import sentence_of
+from flowinpaint.masks import random_mask
+from flowinpaint.speed.cases import Inputs, Size, SpeedCase, fill_function, inputs_at
+from flowinpaint.speed.roofline import PeakRates, StageCount, counts_of, measure_rates, timed
+
+LEAST_SECONDS = 1.0
+"""Calls are repeated for at least this long."""
+WARM_UP = 3
+"""Uncounted calls: the first may compile, the second record a CUDA graph."""
+STEADY_CALLS = 5
+WARM_SIDE = 64
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of the first call, which may compile, and of the calls after the warm-up."""
+
+    first: float
+    samples: list[float]
+
+    @property
+    def median(self) -> float:
+        """The median of the calls after the warm-up."""
+        return statistics.median(self.samples)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The lower and upper quartile of the calls after the warm-up."""
+        low, high = np.quantile(self.samples, (0.25, 0.75))
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class SpeedResult:
+    """The measurements of a case, or an error.
+
+    call: tensors on the device in and out. end_to_end: `fi.inpaint`. memory: peak bytes above those in use before the
+    call, on a GPU with model and input. floor: the least seconds for the counts at the machine's peak rates.
+    """
+
+    case: SpeedCase
+    call: Timing | None = None
+    end_to_end: Timing | None = None
+    memory: int | None = None
+    counts: list[StageCount] = field(default_factory=list)
+    floor: float | None = None
+    error: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def repeat(work: Callable[[], Any], device: torch.device, repeats: int) -> Timing:
+    """Time a call after the warm-up, at least `repeats` times and for at least LEAST_SECONDS."""
+    first = timed(work, device)
+    for _ in range(WARM_UP - 1):
+        work()
+    samples: list[float] = []
+    start = time.perf_counter()
+    while len(samples) < repeats or time.perf_counter() - start < LEAST_SECONDS:
+        samples.append(timed(work, device))
+    return Timing(first, samples)
+
+
+def measure_cases(
+    cases: Sequence[SpeedCase],
+    weights: Mapping[str, Path | None],
+    *,
+    density: float,
+    seed: int,
+    repeats: int,
+    memory: bool,
+    progress: Callable[[SpeedResult], None],
+) -> tuple[list[SpeedResult], list[PeakRates]]:
+    """Measure each case, and the peak rates of each device and type in use.
+
+    memory: also measure that of CPU cases, each in its own process; a GPU's is always measured. A case that fails
+    becomes a result with an error. After Ctrl-C the finished cases are returned, if there are any.
+    """
+    kinds = list(dict.fromkeys((case.device, case.dtype) for case in cases))
+
+    def all_rates() -> list[PeakRates]:
+        return [measure_rates(torch.device(device), dtype) for device, dtype in kinds]
+
+    rates, results = all_rates(), list[SpeedResult]()
+    try:
+        for case in cases:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    inputs = inputs_at(case.height, case.width, density, seed)
+                    result = _measure(case, weights[case.method], inputs, repeats, memory)
+                except Exception as error:
+                    result = SpeedResult(case, error=sentence_of(error))
+            notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+            results.append(replace(result, notes=notes))
+            progress(results[-1])
+        # The better of two measurements, in case another program was busy during one of them.
+        rates = [rate.better(again) for rate, again in zip(rates, all_rates(), strict=True)]
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    by_kind = dict(zip(kinds, rates, strict=True))
+    return [
+        r if r.error is not None else replace(r, floor=by_kind[r.case.device, r.case.dtype].floor(r.counts))
+        for r in results
+    ], rates
+
+
+def _measure(case: SpeedCase, weights: Path | None, inputs: Inputs, repeats: int, memory: bool) -> SpeedResult:
+    device, end_to_end = torch.device(case.device), None
+    before = _free_memory(device)
+    call = _time_call(case, weights, inputs, repeats)
+    peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else None
+    _free_memory(device)
+    if case.precision == "auto":
+        # By the clock, also on a GPU: the call ends when the result is in the caller's memory.
+        work = partial(inpaint, *inputs, case.method if weights is None else weights, device)
+        end_to_end = repeat(work, torch.device("cpu"), repeats)
+    if peak is None and memory:
+        peak = cpu_memory(case, weights, inputs)
+    return SpeedResult(case, call, end_to_end, peak, counts_of(case, weights))
+
+
+def _time_call(case: SpeedCase, weights: Path | None, inputs: Inputs, repeats: int) -> Timing:
+    device = torch.device(case.device)
+    fill = fill_function(case.method, weights, device, case.precision)
+    return repeat(partial(fill, *inputs.on(device)), device, repeats)
+
+
+def _free_memory(device: torch.device) -> int:
+    """Free unreferenced memory and reset the peak; returns the bytes still in use on a GPU."""
+    gc.collect()
+    if device.type != "cuda":
+        return 0
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def cpu_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int | None:
+    """Peak resident bytes of a call, with its input but without the model, measured in a process of its own.
+
+    None where the system does not report them: only Linux does.
+    """
+    if not RESET.exists():
+        return None
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(peak_memory, case, weights, inputs).result()
+
+
+def peak_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int:
+    """Peak resident bytes of a call above those of this process after filling a small field."""
+    device = torch.device(case.device)
+    fill = fill_function(case.method, weights, device, case.precision)
+    rows, columns = (slice(None, None, -(-side // WARM_SIDE)) for side in inputs.mask.shape)
+    image, flow = inputs.image[rows, columns], inputs.flow[rows, columns]
+    small = Inputs(image, flow, random_mask((flow.shape[0], flow.shape[1]), 0.05))
+    fill(*small.on(device))  # compiles and loads what later calls share
+    before = _resident("VmRSS")
+    tensors = inputs.on(device)
+    RESET.write_text("5")  # resets VmHWM, the peak
+    fill(*tensors)
+    return max(0, _resident("VmHWM") - before)
+
+
+def _resident(name: str) -> int:
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return 1024 * int(line.split()[1])
+
+
+@dataclass(frozen=True)
+class SizeSweep:
+    """A method at many sizes: seconds of the first call at each size, and the median of a few calls after it.
+
+    error: the reason why it ended early; `sizes` are those before it.
+    """
+
+    method: str
+    device: str
+    sizes: list[Size]
+    first: list[float]
+    steady: list[float]
+    error: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Total of the first calls over that of the steady ones, without the very first size, which compiles."""
+        return sum(self.first[1:]) / sum(self.steady[1:]) if len(self.steady) > 1 else None
+
+
+def sweep_sizes(
+    method: str,
+    weights: Path | None,
+    device: str,
+    count: int,
+    sides: tuple[int, int],
+    *,
+    density: float,
+    seed: int,
+    progress: Callable[[], None],
+) -> SizeSweep:
+    """Fill fields of `count` different sizes in a row at precision "auto", each a few times.
+
+    sides: the smallest and largest side. A ratio well above 1 means that new sizes compile or record anew.
+    """
+    place = torch.device(device)
+    sizes, first, steady, error = random_sizes(count, sides, seed), list[float](), list[float](), None
+    try:
+        fill = fill_function(method, weights, place, "auto")
+        for size in sizes:
+            work = partial(fill, *inputs_at(*size, density, seed).on(place))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # single cases have reported these already
+                seconds = timed(work, place)
+                steady.append(statistics.median(timed(work, place) for _ in range(STEADY_CALLS)))
+            first.append(seconds)
+            progress()
+    except Exception as fault:  # any failure of any method, as for single cases
+        error = sentence_of(fault)
+    return SizeSweep(method, device, sizes[: len(first)], first, steady, error)
+
+
+def random_sizes(count: int, sides: tuple[int, int], seed: int) -> list[Size]:
+    """Different random sizes (height, width)."""
+    rng = np.random.default_rng(seed)
+    sizes: dict[Size, None] = {}
+    while len(sizes) < count:
+        height, width = rng.integers(*sides, size=2, endpoint=True).tolist()
+        sizes[height, width] = None
+    return list(sizes)

@@ -1,0 +1,51 @@
+"""Tables of text, Markdown with lines of at most 120 characters, and text files."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flowinpaint.io import atomic_path
+
+NONE = "–"
+"""The cell of a missing number."""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table whose cells are text, the first column words and the others numbers."""
+
+    title: str
+    headings: list[str]
+    rows: list[list[str]]
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
+    """A Markdown table; columns in `words` are flush left, all others flush right."""
+    rule = "|" + "|".join("---" if i in words else "--:" for i in range(len(headings))) + "|"
+    lines = ["| " + " | ".join(cells) + " |" for cells in (headings, *rows)]
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number with this many decimals, a dash for None."""
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
+def wrapped(text: str) -> str:
+    """A paragraph or list in lines of 120 characters; tables, headings and pictures stay as they are."""
+    if text.startswith(("|", "!", "#")):
+        return text
+    lines = []
+    for line in text.splitlines():
+        indent = "  " if line.startswith("- ") else ""
+        lines.append(textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+    return "\n".join(lines)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file, whole or not at all, with the line ends of the text."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
