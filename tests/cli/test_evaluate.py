@@ -14,9 +14,10 @@ import torch
 from typer.testing import CliRunner
 
 import flowinpaint as fi
-from flowinpaint import api
 from flowinpaint.cli import app
+from flowinpaint.methods.method import Method
 from flowinpaint.methods.nearest import nearest
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.result import Solution
 from frame_folder import make_root
 
@@ -111,7 +112,7 @@ def test_failures_are_counted_and_shown_and_the_exit_code_tells(place: Path, mon
             raise RuntimeError("no disparities today")
         return nearest(image, f, c)
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
     arguments = ["--methods", "fragile", "--reference", "nearest", "--densities", "10"]
     code, stdout, stderr = run(*arguments)
     assert code == 1
@@ -119,7 +120,7 @@ def test_failures_are_counted_and_shown_and_the_exit_code_tells(place: Path, mon
     assert "Failed: 2 of 8 runs" in stderr
     assert "B/one, 10 %, fragile: RuntimeError: no disparities today" in stderr
     assert len(rows(place / "evaluation")) == 8
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", nearest))
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", nearest))
     code, _, stderr = run(*arguments)
     assert code == 0
     assert "6 of 8 runs were there already" in stderr
@@ -157,19 +158,19 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--methods", "magic"], "methods: 'magic' was given"),
+        (["--methods", "magic"], "methods must be one of "),
         (["--methods", "nearest,,eed"], "--methods: 'nearest,,eed' was given"),
-        (["--reference", "magic"], "--reference: 'magic' was given"),
+        (["--reference", "magic"], "--reference must be one of "),
         (["--densities", "0"], "--densities: '0' was given; percentages"),
         (["--densities", "1;5"], "--densities: '1;5' was given; percentages"),
         (["--densities", "120"], "--densities: '120' was given; percentages"),
         (["--patterns", "holes,rain"], "--patterns: 'rain' was given; lidar, holes, grid, single are taken"),
         (["--datasets", "C"], "datasets: 'C' was given; frames has A, B"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
-        (["--set", "lam=3"], "--set: 'lam=3' was given; METHOD.KEY=VALUE"),
-        (["--set", "harmonic.tolerance=x"], "tolerance: 'x' was given; a number is taken"),
+        (["--set", "lam=3"], "--set must be METHOD.KEY=VALUE"),
+        (["--set", "harmonic.tolerance=x"], "tolerance must be a number, got 'x'"),
         (["--set", "eed.lam=3"], "--set: 'eed.lam=3' was given; its method is none of nearest, harmonic"),
-        (["--set", "harmonic.lam=3"], "lam: is no parameter of 'harmonic'"),
+        (["--set", "harmonic.lam=3"], "lam must be a parameter of 'harmonic'"),
         (["--params", "eed.json"], "eed.json: holds parameters of eed, which is none of --methods"),
         (["--params", "no.json"], "no.json: there is no such file"),
         (["-o", "eed.json"], "eed.json: is a file; a folder"),

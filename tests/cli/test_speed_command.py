@@ -8,12 +8,13 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.cli import speed as speed_command
 from flowinpaint.cli.speed import parse_megapixels, parse_sizes
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation import speed, speed_floor, speed_sizes
+from flowinpaint.methods.method import Method
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.networks.weights import save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
@@ -77,7 +78,7 @@ def test_many_sizes_that_fail_are_told_and_the_rest_is_written(place: Path, monk
     (place / "speed/speed.png").write_bytes(b"of another run")
     calls: list[None] = []
 
-    def fragile(*_: Any) -> None:
+    def fragile(*_: Any, **__: Any) -> None:
         calls.append(None)
         if len(calls) > 20:
             raise InputError("too small")
@@ -96,10 +97,10 @@ def test_many_sizes_that_fail_are_told_and_the_rest_is_written(place: Path, monk
 
 
 def test_a_cell_that_fails_is_told_and_the_exit_code_tells(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fragile(*_: Any) -> None:
+    def fragile(*_: Any, **__: Any) -> None:
         raise RuntimeError("not today")
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))  # type: ignore[arg-type]
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
     code, stdout, stderr = run(*BASIC, "--methods", "fragile,nearest")
     assert code == 1
     assert "failed" in stdout
@@ -116,10 +117,10 @@ def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.Mon
 
 
 def test_stopped_before_the_end_what_was_timed_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: Any) -> None:
+    def stopped(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(api.EXPLICIT, "stopped", api.ExplicitMethod("", stopped))  # type: ignore[arg-type]
+    monkeypatch.setitem(METHODS, "stopped", Method("stopped", "", stopped))
     code, stdout, stderr = run(*BASIC, "--methods", "stopped", "--many-sizes", 2)
     assert code == 130
     assert "Stopped: nothing was timed, nothing is written." in stderr
@@ -178,7 +179,7 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--sizes", "6x4x2"], "--sizes: '6x4x2' was given"),
         (["--megapixels", "0"], "--megapixels: '0' was given; positive"),
         (["--megapixels", "nan"], "--megapixels: 'nan' was given"),
-        (["--methods", "magic"], "methods: 'magic' was given"),
+        (["--methods", "magic"], "methods must be one of "),
         (["--methods", "none.safetensors"], "none.safetensors: there is no such file"),
         (["--methods", ""], "--methods: '' was given"),
         (["--precision", "float64"], "--precision: 'float64' was given; auto or float32"),

@@ -7,10 +7,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.evaluation import zoom_figure
+from flowinpaint.methods.method import Method
 from flowinpaint.methods.nearest import nearest
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.result import Solution
 from frame_folder import make_root
 
@@ -51,7 +52,7 @@ def test_what_a_method_warns_of_is_said_once(place: Path, monkeypatch: pytest.Mo
         warnings.warn("it is late", stacklevel=1)
         return nearest(image, f, c)
 
-    monkeypatch.setitem(api.EXPLICIT, "loud", api.ExplicitMethod("", loud))
+    monkeypatch.setitem(METHODS, "loud", Method("loud", "", loud))
     code, _, stderr = run("--root", "frames", "--methods", "loud", "--given", "10")
     assert code == 0
     assert stderr == "Warning: it is late\n"
@@ -73,7 +74,7 @@ def test_samples_of_a_root_are_named_or_the_first_of_each_data_set(place: Path) 
         (["--samples", "A/one"], "--samples: 'A/one' was given without --root"),
         (["--root", "frames", "--samples", "A/two,A/three"], "--samples: 'A/three' was given; frames has A/one, A/two"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
-        (["--methods", "magic"], "--methods: 'magic' was given"),
+        (["--methods", "magic"], "--methods must be one of "),
         (["--given", "0"], "--given: '0' was given; one percentage or lidar"),
         (["--given", "1,5"], "--given: '1,5' was given; one percentage or lidar"),
         (["--given", "rain"], "--given: 'rain' was given; one percentage or lidar"),

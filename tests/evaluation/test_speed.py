@@ -20,6 +20,8 @@ from flowinpaint.evaluation.speed_memory import RESET, cpu_memory
 from flowinpaint.evaluation.speed_plot import write_plot
 from flowinpaint.evaluation.speed_report import as_json, as_markdown, growths, sentences, speed_tables
 from flowinpaint.evaluation.speed_sizes import ManySizes, drawn_sizes, measure_many_sizes
+from flowinpaint.methods.method import Method
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.networks.weights import save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
@@ -91,7 +93,7 @@ def test_files_are_looked_at_before_anything_is_timed(tmp_path: Path) -> None:
         weights_files([str(tmp_path / "bad.safetensors")])
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         weights_files([str(tmp_path / "none.safetensors")])
-    with pytest.raises(InputError, match="methods: 'magic' was given"):
+    with pytest.raises(InputError, match="methods must be one of .*got 'magic'"):
         weights_files(["magic"])
 
 
@@ -152,10 +154,10 @@ def test_on_a_gpu_memory_is_measured_with_the_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_cell_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fragile(*_: Any) -> None:
+    def fragile(*_: Any, **__: Any) -> None:
         raise RuntimeError("not today")
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))  # type: ignore[arg-type]
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
     cells = cells_of(["fragile", "nearest"], [(16, 16)], ["cpu"], ["auto"])
     results, _ = measure_cells(
         cells, {"fragile": None, "nearest": None}, density=0.1, seed=0, repeats=1, memory=False, progress=lambda m: None

@@ -3,6 +3,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,18 +12,20 @@ from safetensors import safe_open
 from torch import Tensor
 
 import flowinpaint as fi
-from flowinpaint import api
 from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.data.scene import sample_scene
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.speed_cells import weights_files
 from flowinpaint.evaluation.summary import geometric_mean
 from flowinpaint.masks.cases import Case, Pattern
+from flowinpaint.methods import neural as neural_methods
+from flowinpaint.methods.builtin import BUILTIN
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.networks.shipped import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
 from flowinpaint.neuroexplicit import dtm
 from helpers import generator, neuroexplicit, random_field, reference
 
-SHIPPED = api.NETWORKS
+SHIPPED = {name: method for name, method in BUILTIN.items() if method.shipped}
 DATASETS = {"MPI-Sintel", "KITTI2015", "KITTI2012", "Middlebury", "FlyingChairs"}
 EACH = pytest.mark.parametrize("name", SHIPPED)
 OURS = [name for name, network in SHIPPED.items() if not network.baseline]
@@ -34,8 +37,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The flagship's weights in a folder of their own, which the package takes for its own."""
     folder = shutil.copytree(FOLDER, tmp_path / "weights")
     path = folder / shipped_file("neuroexplicit").name
-    network = api.NETWORKS["neuroexplicit"]
-    monkeypatch.setitem(api.NETWORKS, "neuroexplicit", api.NeuralMethod(network.summary, network.config, path))
+    monkeypatch.setitem(METHODS, "neuroexplicit", replace(BUILTIN["neuroexplicit"], weights=path))
     return path
 
 
@@ -168,7 +170,7 @@ def test_missing_weights_and_checksums_are_told(copy: Path) -> None:
 
 def test_weights_are_checked_once_while_they_are_kept(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Path] = []
-    monkeypatch.setattr(api, "check_shipped", checked.append)
+    monkeypatch.setattr(neural_methods, "check_shipped", checked.append)
     image, flow, mask = random_field(12, 17)
     for _ in range(2):
         fi.inpaint(image, flow, mask, device="cpu")

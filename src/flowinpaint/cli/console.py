@@ -1,4 +1,4 @@
-"""What the commands write: results to stdout, messages and bars to stderr."""
+"""Output of the commands: results on stdout, messages and progress bars on stderr."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 from rich.text import Text
 
-from flowinpaint.evaluation.benchmark import Step
 from flowinpaint.result import Progress
+
+if TYPE_CHECKING:
+    from flowinpaint.evaluation.benchmark import Step
 
 output = Console()
 messages = Console(stderr=True)
 BETWEEN_LINES = 30.0
-"""Seconds from one line on the progress of a fill to the next, where there is no bar."""
+"""Seconds between two lines about the progress of a fill, if there is no bar."""
 
 
 def say(label: str, colour: str, sentence: str) -> None:
-    """Print a sentence on stderr behind a coloured word."""
+    """Print a coloured label and a sentence on stderr."""
     messages.print(Text.assemble((label, colour), " ", sentence), soft_wrap=True)
 
 
 @contextmanager
 def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], None]]:
-    """A bar on a terminal, gone when done: levels solved, and in the current one how far its residual has come down.
+    """A progress bar on a terminal, removed at the end: levels solved, and the residual's way down to the tolerance.
 
-    Of a method that knows its share of the whole, that share and the time left; elsewhere than on a terminal as lines.
+    For a method that reports its share of the whole: that share and the time left, as lines if there is no terminal.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -66,7 +69,7 @@ def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], No
 
 @contextmanager
 def runs_bar() -> Iterator[Callable[[Step], None]]:
-    """A bar with the time left on a terminal; elsewhere a line when a method is through with a data set."""
+    """A progress bar with the time left on a terminal; elsewhere a line when a method has finished a data set."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -83,7 +86,7 @@ def runs_bar() -> Iterator[Callable[[Step], None]]:
         def report(step: Step) -> None:
             record = step.record
             if record is None:
-                # Runs that were there already say nothing about the speed of those to come.
+                # Runs kept from an earlier call say nothing about the speed of the others.
                 bar.reset(task, total=step.total - step.done)
                 if step.done:
                     say("Note:", "yellow", f"{step.done} of {step.total} runs were there already.")

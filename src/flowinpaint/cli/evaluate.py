@@ -10,7 +10,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from flowinpaint import api
 from flowinpaint.cli.console import messages, output, runs_bar, say
 from flowinpaint.cli.options import (
     Device,
@@ -36,6 +35,7 @@ from flowinpaint.evaluation.report import (
 )
 from flowinpaint.evaluation.summary import summarise
 from flowinpaint.masks.cases import PATTERNS, Case, case_text, check_patterns, nominal_share
+from flowinpaint.methods.registry import usual_methods
 
 _SHOWN_FAILURES = 3
 _METHOD_WIDTH = 24
@@ -78,7 +78,7 @@ def command(
     Stopped and called again with the same folder, it goes on where it was.
     """
     check_method(reference, "--reference")
-    names = api.usual_methods() if methods is None else parse_list("--methods", methods)
+    names = usual_methods() if methods is None else parse_list("--methods", methods)
     names = list(dict.fromkeys([*names, reference]))
     named = [] if patterns is None else check_patterns(parse_list("--patterns", patterns), "--patterns")
     if densities is None and not named:
@@ -142,13 +142,13 @@ def _from_table(table: ParameterTable | None, method: str, case: Case) -> dict[s
 
 def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[str, float | str]]:
     """Parameters by method, from METHOD.KEY=VALUE."""
-    form = "METHOD.KEY=VALUE is taken, for example eed.lam=1e-4"
+    form = "METHOD.KEY=VALUE, for example eed.lam=1e-4"
     given: dict[str, dict[str, float | str]] = {}
     for text in settings:
         name, value = parse_setting(text, form)
         method, _, key = name.rpartition(".")  # the method may be a file, with a point of its own
         if not method or not key:
-            raise InputError(f"--set: {text!r} was given; {form}")
+            raise InputError(f"--set must be {form}, got {text!r}")
         if method not in methods:
             raise InputError(f"--set: {text!r} was given; its method is none of {', '.join(methods)}")
         given.setdefault(method, {})[key] = value

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flowinpaint import api
 from flowinpaint.cli.console import output, say
 from flowinpaint.cli.options import Device
 from flowinpaint.cli.zoom import draw_figure
@@ -23,6 +22,7 @@ from flowinpaint.evaluation.results_tables import foresights, ordered_methods
 from flowinpaint.evaluation.sparsification_plot import write_sparsification_plot
 from flowinpaint.evaluation.zoom_figure import own_frames
 from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.methods import registry
 
 _PAGE = "page.md"
 _PICTURES = ("density.png", "zoom.jpg", "sparsification.png")
@@ -80,7 +80,7 @@ def _draw_plot(path: Path, results: Results) -> Path | None:
 def _draw_zoom(path: Path, results: Results, device: str) -> Path | None:
     """A picture of the best methods that can be run here."""
     path.unlink(missing_ok=True)
-    known = api.methods()
+    known = registry.methods()
     there = [m for m in ordered_methods(results, results.cases) if m in known or Path(m).is_file()]
     if not there:
         return None

@@ -17,7 +17,6 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from flowinpaint import api
 from flowinpaint.checks import check_device
 from flowinpaint.cli.console import messages, output, say
 from flowinpaint.cli.options import parse_list
@@ -39,6 +38,7 @@ from flowinpaint.evaluation.speed_report import (
 )
 from flowinpaint.evaluation.speed_sizes import ManySizes, measure_many_sizes
 from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.methods import registry
 
 PAPER_SIZES = "384x384,448x1024,1088x1920"
 METHODS = ("neuroexplicit", "laplace-beltrami", "opencv-edgeaware")
@@ -94,7 +94,7 @@ def command(
         *([] if megapixels is None else parse_megapixels(megapixels)),
     ]
     chosen_sizes = list(dict.fromkeys(given or parse_sizes(PAPER_SIZES)))
-    names = [m for m in METHODS if m in api.methods()] if methods is None else parse_list("--methods", methods)
+    names = [m for m in METHODS if m in registry.methods()] if methods is None else parse_list("--methods", methods)
     there = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     places = there if devices is None else parse_list("--devices", devices)
     places = list(dict.fromkeys(str(check_device(place)) for place in places))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from flowinpaint import api
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
@@ -18,6 +17,7 @@ from flowinpaint.evaluation.jobs import Job, check_processes, run_jobs
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, check_patterns
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.shipped import check_shipped
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.version import __version__
@@ -78,7 +78,7 @@ def evaluate(
     samples = find_samples(root, datasets)
     runs = {(m, c): parameters(m, c) for m in weights for c in cases}
     for (method, _), values in runs.items():
-        api.check_parameters(method, values)
+        get_method(method).check_parameters(values)
 
     keys: list[tuple[Sample, list[RunKey]]] = []
     for sample in samples:
@@ -170,13 +170,12 @@ def check_method(method: str, argument: str = "methods") -> str:
         if not Path(method).is_file():
             raise InputError(f"{argument}: {method!r} was given, but there is no such file.")
         return file_hash(Path(method))
-    if method not in api.methods():
-        raise api.unknown_method(argument, method)
-    network = api.NETWORKS.get(method)
-    if network is None:
+    found = get_method(method, argument)
+    if found.weights is None:
         return ""
-    check_shipped(network.weights)  # at once, and not in each of the runs
-    return file_hash(network.weights)
+    if found.shipped:
+        check_shipped(found.weights)  # at once, and not in each of the runs
+    return file_hash(found.weights)
 
 
 def failures(records: Iterable[Record]) -> list[Record]:

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from flowinpaint.api import PAPER_STEPS
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.finished import Evaluation, Results, short_names
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
@@ -22,6 +21,7 @@ from flowinpaint.evaluation.results_tables import (
     score_table,
 )
 from flowinpaint.masks.cases import Case, case_text
+from flowinpaint.methods.neural import PAPER_STEPS
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 """What stands between them in the README is replaced."""

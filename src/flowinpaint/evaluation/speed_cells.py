@@ -17,6 +17,7 @@ from torch import Tensor
 from flowinpaint import api
 from flowinpaint.data.scene import Scene, sample_scene
 from flowinpaint.masks import random_mask
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.shipped import check_shipped
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, read_model
@@ -88,7 +89,7 @@ def cells_of(
         for device in devices
         for size in sizes
         for method in methods
-        for precision in (("auto",) if method in api.EXPLICIT else precisions)
+        for precision in (precisions if get_method(method).is_network else ("auto",))
     ]
 
 
@@ -99,19 +100,17 @@ def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
         if method.endswith(WEIGHTS_SUFFIX):
             files[method] = Path(method)
             read_model(method)  # what is wrong with it is to be known before anything is timed
-        elif method in api.NETWORKS:
-            files[method] = weights = api.NETWORKS[method].weights
-            check_shipped(weights)
-        elif method in api.EXPLICIT:
-            files[method] = None
         else:
-            raise api.unknown_method("methods", method)
+            found = get_method(method, "methods")
+            files[method] = found.weights
+            if found.weights is not None and found.shipped:
+                check_shipped(found.weights)
     return files
 
 
 def network_dtype(cell: Cell) -> torch.dtype:
     """The type that a network computes in; float32 stands for methods without one."""
-    if cell.precision == "float32" or cell.method in api.EXPLICIT:
+    if cell.precision == "float32" or not get_method(cell.method).is_network:
         return torch.float32
     return torch.float16 if cell.device.startswith("cuda") else fastest_dtype()
 
@@ -127,8 +126,7 @@ def network_of(weights: Path, device: torch.device, precision: Precision) -> Net
 def filler(method: str, weights: Path | None, device: torch.device, precision: Precision) -> Filler:
     """The method as a function of image, flow and mask (1, ·, H, W) that are on the device already."""
     if weights is None:
-        fill = api.EXPLICIT[method].fill
-        return lambda image, flow, mask: fill(image.double(), flow.double(), mask.double())
+        return get_method(method).fill
     model = network_of(weights, device, precision)
 
     @torch.inference_mode()

@@ -6,7 +6,6 @@ import hashlib
 from pathlib import Path
 
 from flowinpaint.errors import FileFormatError, MissingFileError
-from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 
 FOLDER = Path(__file__).parents[1] / "weights"
 CHECKSUMS = "SHA256SUMS"
@@ -15,7 +14,7 @@ CHECKSUMS = "SHA256SUMS"
 
 def shipped_file(method: str) -> Path:
     """The file of a method's weights."""
-    return FOLDER / f"{method}{WEIGHTS_SUFFIX}"
+    return FOLDER / f"{method}.safetensors"
 
 
 def read_checksums(path: Path) -> dict[str, str]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from flowinpaint import api
 from flowinpaint.baselines.pd.config import paper_pd_config
 from flowinpaint.evaluation.paper_figures import PAPER_COSTS, PaperCost
 from flowinpaint.evaluation.plotting import can_plot
 from flowinpaint.evaluation.results_tables import markdown_table
+from flowinpaint.methods.builtin import BUILTIN
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction.ordering import compare
 from flowinpaint.reproduction.report import Report
@@ -216,20 +215,19 @@ def _bars(axes: Axes, costs: Sequence[Cost], groups: dict[str, dict[str, _Bar]],
 
 def _methods(session: Session) -> dict[str, Timed]:
     """What there is to time, by name: the families' networks first, as the paper has them."""
-    without_pd = find_spec("diffusers") is None
     found: dict[str, Timed] = {}
     for c in session.contenders([*FAMILIES, *(name for name in CONTENDERS if name not in FAMILIES)]):
         if c.family:
-            if c.name == PD and without_pd:
+            if c.name == PD and BUILTIN[PD].not_installed():
                 continue
             config = session.shelf.config(NETWORKS[network_at(c.family, MIDDLE)]).model
             found[c.name] = Timed(c.label, c.name, config, session.scale.sampling_of(c.family))
             if c.name == PD and not session.scale.rehearsal:
                 found[PAPER_SIZED_PD] = Timed("PD, paper's size", PD, paper_pd_config(), {})
         else:
-            shipped = api.NETWORKS.get(c.name)
-            parameters = {} if shipped else explicit_parameters(c.name, MIDDLE)
-            found[c.name] = Timed(c.label, c.name, shipped.config if shipped else None, parameters)
+            config = BUILTIN[c.name].config
+            parameters = {} if config else explicit_parameters(c.name, MIDDLE)
+            found[c.name] = Timed(c.label, c.name, config, parameters)
     return found
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
-from flowinpaint import api
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.records import RunKey
+from flowinpaint.methods.registry import find_method
 from flowinpaint.reproduction.audience import Audience
 from flowinpaint.reproduction.fields import FIELDS, FieldStore
 from flowinpaint.reproduction.frames import FrameChoice, FrameSet, square_frames, wide_frames
@@ -87,13 +86,11 @@ class Session:
 
     def obstacle(self, name: str) -> str:
         """Why a contender cannot be run here, in a phrase; "" if it can."""
-        if name == "amle" and name not in api.EXPLICIT:
-            return "it needs numba, the extra 'fast'"
-        if name == PD:
-            if find_spec("diffusers") is None:
-                return "it needs diffusers, the extra 'pd'"
-            if not (self.on_gpu or self.scale.rehearsal or (self.methods and PD in self.methods)):
-                return "on a CPU a frame takes hours; --methods with 'pd' in it runs it all the same"
+        method = find_method(name)
+        if method is not None and (clause := method.not_installed()):
+            return f"it {clause}"
+        if name == PD and not (self.on_gpu or self.scale.rehearsal or (self.methods and PD in self.methods)):
+            return "on a CPU a frame takes hours; --methods with 'pd' in it runs it all the same"
         return ""
 
     def entrant(

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from flowinpaint import api
 from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
@@ -21,6 +20,7 @@ from flowinpaint.evaluation.speed import Timing, repeat
 from flowinpaint.evaluation.speed_cells import given_at
 from flowinpaint.evaluation.speed_floor import timed
 from flowinpaint.io import atomic_path
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.reproduction.networks import device_name
 from flowinpaint.version import __version__
@@ -102,8 +102,7 @@ def measure_time(
     image, flow, mask = given_at(size, size, density, seed=0).on(device)
     values: dict[str, Any] = dict(parameters)
     if isinstance(method, str):
-        inputs = (image.double(), flow.double(), mask.double())
-        return _median(repeat(partial(api.EXPLICIT[method].fill, *inputs, **values), device, repeats))
+        return _median(repeat(partial(get_method(method).fill, image, flow, mask, **values), device, repeats))
     try:
         return _network_time(method, (image, flow, mask), values, repeats)
     finally:
