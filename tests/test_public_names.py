@@ -22,7 +22,7 @@ def test_every_name_exists_and_has_a_docstring() -> None:
 
 def test_the_names_for_type_checkers_are_those_of_the_table() -> None:
     tree = ast.parse(Path(fi.__file__).read_text())
-    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    block = next(node for node in tree.body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     declared = {f"flowinpaint.{m}": set(names) for m, names in fi._LAZY.items()}
     assert {node.module: {alias.name for alias in node.names} for node in imports} == declared

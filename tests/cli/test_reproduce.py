@@ -208,7 +208,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_table(place: Path, monkeypatch
     [
         (["table4"], "PART: 'table4' was given; taken are networks, table1, table2, table3, figure-data, "),
         (["table1", "--methods", "eed,nearest"], "--methods: 'nearest' was given; taken are eed, amle, "),
-        (["table1", "--methods", ","], "--methods: ',' was given"),
+        (["table1", "--methods", ","], "--methods must be names separated by commas"),
         (["networks", "--only", "ours-07"], "--only: 'ours-07' was given; taken are ours-01, "),
         (["table1", "--only", "ours-05"], "--only: 'ours-05' was given without the part 'networks'"),
         (["table1", "--minutes", "0"], "--minutes: 0 was given; a number above 0 is taken"),

@@ -18,6 +18,7 @@ from flowinpaint.methods.registry import METHODS
 from flowinpaint.networks.weights import save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.result import Solution
 
 BASIC = ["--methods", "nearest", "--sizes", "16x24", "--devices", "cpu", "--repeats", "2", "--sides", "8,16"]
 
@@ -97,7 +98,7 @@ def test_many_sizes_that_fail_are_told_and_the_rest_is_written(place: Path, monk
 
 
 def test_a_cell_that_fails_is_told_and_the_exit_code_tells(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fragile(*_: Any, **__: Any) -> None:
+    def fragile(*_: Any, **__: Any) -> Solution:
         raise RuntimeError("not today")
 
     monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
@@ -117,7 +118,7 @@ def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.Mon
 
 
 def test_stopped_before_the_end_what_was_timed_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: Any, **__: Any) -> None:
+    def stopped(*_: Any, **__: Any) -> Solution:
         raise KeyboardInterrupt
 
     monkeypatch.setitem(METHODS, "stopped", Method("stopped", "", stopped))
@@ -181,7 +182,7 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--megapixels", "nan"], "--megapixels: 'nan' was given"),
         (["--methods", "magic"], "methods must be one of "),
         (["--methods", "none.safetensors"], "none.safetensors: there is no such file"),
-        (["--methods", ""], "--methods: '' was given"),
+        (["--methods", ""], "--methods must be names separated by commas, got ''"),
         (["--precision", "float64"], "--precision: 'float64' was given; auto or float32"),
         (["--devices", "tpu"], "device: 'tpu' was given"),
         (["--density", "0"], "--density: 0 was given"),

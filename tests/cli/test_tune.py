@@ -63,7 +63,7 @@ def test_it_resumes_and_the_file_serves_fill_and_evaluate(place: Path) -> None:
     [
         (["-o", "eed.csv"], "--out: eed.csv was given; a name that ends in .json"),
         (["-o", "no/eed.json"], "the folder no does not exist"),
-        (["-o", "eed.json", "--densities", "x"], "--densities: 'x' was given"),
+        (["-o", "eed.json", "--densities", "x"], "--densities must be percentages"),
         (["-o", "eed.json", "--tolerance", "2"], "tolerance: 2.0 was given"),
         (["-o", "eed.json", "--root", "nowhere"], "root: nowhere does not exist"),
     ],

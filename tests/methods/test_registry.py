@@ -171,7 +171,7 @@ def test_pd_by_name_says_how_to_make_its_weights() -> None:
     for call, argument in ((fi.inpaint, "method"), (fi.load_model, "name_or_path")):
         arguments = (*random_field(8, 8), "pd") if call is fi.inpaint else ("pd",)
         with pytest.raises(fi.InputError, match=f"^{argument} 'pd' cannot be used: .*networks --only pd'"):
-            call(*arguments)  # type: ignore[operator]
+            call(*arguments)
 
 
 @pytest.mark.usefixtures("own")
@@ -218,7 +218,7 @@ def test_a_function_of_another_signature_is_refused(function: Any) -> None:
     with pytest.raises(fi.InputError, match=r"^function must have the signature \(image, flow, mask, "):
         register_method("mine", function)
     with pytest.raises(fi.InputError, match=r"^function must be a function, got int"):
-        register_method("mine", 3)  # type: ignore[type-var]
+        register_method("mine", 3)  # type: ignore[call-overload]
 
 
 def test_parameters_have_the_type_of_their_default() -> None:

@@ -167,5 +167,5 @@ def _method_of(name: str, function: Fill, argument: str, **capabilities: Unpack[
             f"{argument} must have the signature (image, flow, mask, *, progress=None, **parameters), every parameter "
             f"with a default, got {signature}."
         ) from error
-    first_line = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
-    return Method(name, implementation=function, **{"summary": first_line, **capabilities})
+    capabilities.setdefault("summary", (inspect.getdoc(function) or "").partition("\n")[0].rstrip("."))
+    return Method(name, implementation=function, **capabilities)

@@ -225,9 +225,9 @@ def _methods(session: Session) -> dict[str, Timed]:
             if c.name == PD and not session.scale.rehearsal:
                 found[PAPER_SIZED_PD] = Timed("PD, paper's size", PD, paper_pd_config(), {})
         else:
-            config = BUILTIN[c.name].config
-            parameters = {} if config else explicit_parameters(c.name, MIDDLE)
-            found[c.name] = Timed(c.label, c.name, config, parameters)
+            shipped = BUILTIN[c.name].config
+            parameters = {} if shipped else explicit_parameters(c.name, MIDDLE)
+            found[c.name] = Timed(c.label, c.name, shipped, parameters)
     return found
 
 
