@@ -39,13 +39,23 @@ def test_import_leaves_pytorch_alone() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from flowinpaint import inpaint; assert inpaint.__module__ == 'flowinpaint.api'",
-        "from flowinpaint import *; assert inpaint and load_model and Result and methods() and preview",
+        """
+from flowinpaint import inpaint
+from flowinpaint import *
+assert inpaint.__module__ == "flowinpaint.api"
+assert load_model and Result and methods() and preview
+import flowinpaint, pickle
+assert pickle.loads(pickle.dumps(flowinpaint.Progress(1, 2, 3))).levels == 2
+""",
         "import flowinpaint.methods.eed, flowinpaint as fi; assert 'eed' in fi.methods()",
-        "from flowinpaint.methods import registry; import flowinpaint; assert flowinpaint.methods is registry.methods",
-        "import os, flowinpaint; assert os.environ['OMP_WAIT_POLICY'] == 'passive'",
-        "import flowinpaint, pickle; assert pickle.loads(pickle.dumps(flowinpaint.Progress(1, 2, 3))).levels == 2",
+        """
+from flowinpaint.methods import registry
+import flowinpaint, os
+assert flowinpaint.methods is registry.methods
+assert os.environ["OMP_WAIT_POLICY"] == "passive" and os.environ["GOMP_SPINCOUNT"] == "1000"
+""",
     ],
+    ids=["names", "submodule first", "registry first"],
 )
 def test_every_way_of_importing_works(code: str) -> None:
     run(code)

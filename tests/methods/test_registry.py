@@ -221,6 +221,13 @@ def test_a_function_of_another_signature_is_refused(function: Any) -> None:
         register_method("mine", 3)  # type: ignore[call-overload]
 
 
+def test_a_method_must_return_the_expected_error_that_it_declares() -> None:
+    flow = torch.ones(1, 2, 4, 5)
+    boastful = Method("boastful", "", mean, gives_error=True)
+    with pytest.raises(fi.InputError, match=r"^method 'boastful' must return the expected error that it declares"):
+        boastful.fill(flow[:, :1].expand(-1, 3, -1, -1), flow, flow[:, :1])
+
+
 def test_parameters_have_the_type_of_their_default() -> None:
     def fill(
         image: Tensor, flow: Tensor, mask: Tensor, *, flag: bool = False, mode: str = "a", size: float | None = None
@@ -244,12 +251,15 @@ from flowinpaint.result import Solution
 
 def constant(image, flow, mask, *, value=1.5, progress=None):
     """One value everywhere."""
-    return Solution(torch.full_like(flow, value), expected_error=torch.zeros_like(mask))
+    return Solution(torch.full_like(flow, value))
+
+def doubtful(image, flow, mask, *, progress=None):
+    return Solution(flow, expected_error=torch.zeros_like(mask))
 
 def wrong(image):
     return None
 
-sure = Method("any name", "a constant with its error", "plugin_of_a_test:constant", gives_error=True, channels=2)
+sure = Method("any name", "a constant with its error", "plugin_of_a_test:doubtful", gives_error=True, channels=2)
 '''
 ENTRY_POINTS = """
 [flowinpaint.methods]

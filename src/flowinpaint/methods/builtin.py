@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from flowinpaint.methods.method import Method
 from flowinpaint.networks.shipped import shipped_file
@@ -10,17 +11,10 @@ from flowinpaint.networks.shipped import shipped_file
 DEFAULT_METHOD = "neuroexplicit"
 
 
-def _shipped(name: str, summary: str, config: str, *, gives_error: bool = False, baseline: bool = False) -> Method:
+def _shipped(name: str, summary: str, config: str, **about: Any) -> Method:
     """A network whose weights are part of the package."""
-    return Method(
-        name,
-        summary,
-        f"flowinpaint.methods.neural:{config}",
-        weights=shipped_file(name),
-        shipped=True,
-        gives_error=gives_error,
-        baseline=baseline,
-    )
+    implementation = f"flowinpaint.methods.neural:{config}"
+    return Method(name, summary, implementation, weights=shipped_file(name), shipped=True, **about)
 
 
 _steady = partial(Method, double=True, warm_up="flowinpaint.diffusion.kernels:kernels_for")
@@ -56,20 +50,14 @@ BUILTIN = {
             trained_by="pd",
             baseline=True,
         ),
-        _steady(
-            "eed",
-            "edge-enhancing diffusion: flow edges follow image edges",
-            "flowinpaint.methods.eed:eed",
-        ),
+        _steady("eed", "edge-enhancing diffusion: flow edges follow image edges", "flowinpaint.methods.eed:eed"),
         _steady(
             "laplace-beltrami",
             "harmonic on the image's surface: close in colour is close",
             "flowinpaint.methods.laplace_beltrami:laplace_beltrami",
         ),
         _steady(
-            "harmonic",
-            "homogeneous diffusion: smooth, blind to the image",
-            "flowinpaint.methods.harmonic:harmonic",
+            "harmonic", "homogeneous diffusion: smooth, blind to the image", "flowinpaint.methods.harmonic:harmonic"
         ),
         _on_cpu("nearest", "the nearest known vector", "flowinpaint.methods.nearest:nearest"),
         _on_cpu(
@@ -79,15 +67,9 @@ BUILTIN = {
             extra="fast",
         ),
         _opencv(
-            "opencv-edgeaware",
-            "OpenCV: affine motion of near matches",
-            "flowinpaint.methods.opencv:opencv_edgeaware",
+            "opencv-edgeaware", "OpenCV: affine motion of near matches", "flowinpaint.methods.opencv:opencv_edgeaware"
         ),
-        _opencv(
-            "opencv-ric",
-            "OpenCV: robust affine motion per superpixel",
-            "flowinpaint.methods.opencv:opencv_ric",
-        ),
+        _opencv("opencv-ric", "OpenCV: robust affine motion per superpixel", "flowinpaint.methods.opencv:opencv_ric"),
     )
 }
 """By name, in the order of `fi.methods()`."""

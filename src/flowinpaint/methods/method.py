@@ -162,6 +162,8 @@ class Method:
         tensors = (x.to(device).double() if self.double else x.to(device) for x in (image, flow, mask))
         solution: Solution = self._implementation(*tensors, **keywords)
         error = solution.expected_error
+        if self.gives_error and error is None:
+            raise InputError(f"method {self.name!r} must return the expected error that it declares, got None.")
         error = None if error is None else error.to(flow.device)
         return replace(solution, u=solution.u.to(flow.device), expected_error=error)
 

@@ -94,7 +94,6 @@ class Capabilities(TypedDict, total=False):
     """The fields of `Method` that `register_method` takes."""
 
     summary: str
-    extra: str
     double: bool
     devices: tuple[str, ...]
     channels: int | None
