@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flowinpaint.methods.method import Method
-from flowinpaint.networks.shipped import shipped_file
 
 DEFAULT_METHOD = "neuroexplicit"
+_WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
 def _shipped(name: str, summary: str, config: str, **about: Any) -> Method:
     """A network whose weights are part of the package."""
     implementation = f"flowinpaint.methods.neural:{config}"
-    return Method(name, summary, implementation, weights=shipped_file(name), shipped=True, **about)
+    return Method(name, summary, implementation, weights=_WEIGHTS / f"{name}.safetensors", shipped=True, **about)
 
 
 _steady = partial(Method, double=True, warm_up="flowinpaint.diffusion.kernels:kernels_for")

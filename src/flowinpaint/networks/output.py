@@ -17,7 +17,6 @@ class Filled(NamedTuple):
     """A dense field (B, C, H, W), and the logarithm of its expected endpoint error, (B, 1, H, W), or None.
 
     The error is measured in the mean deviation of the known vectors (`error_scale`), so that it scales with the field.
-    `methods.neural` makes it a `Solution` (flowinpaint/result.py), the result of every method.
     """
 
     field: Tensor

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from flowinpaint.errors import FileFormatError, MissingFileError
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 
 FOLDER = Path(__file__).parents[1] / "weights"
 CHECKSUMS = "SHA256SUMS"
@@ -14,7 +15,7 @@ CHECKSUMS = "SHA256SUMS"
 
 def shipped_file(method: str) -> Path:
     """The file of a method's weights."""
-    return FOLDER / f"{method}.safetensors"
+    return FOLDER / f"{method}{WEIGHTS_SUFFIX}"
 
 
 def read_checksums(path: Path) -> dict[str, str]:
