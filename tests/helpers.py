@@ -11,8 +11,10 @@ import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from typer.testing import CliRunner
 
 from flowinpaint.diffusion.data_term import DataTerm
+from flowinpaint.cli import app
 from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
 from flowinpaint.networks.network import Network
@@ -64,6 +66,14 @@ Part = TypeVar("Part", Neuroexplicit, DiffusionTensorModule)
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(2, 7), st.integers(2, 7))
+
+
+def run_cli(*arguments: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `flowinpaint` with these arguments, in this process."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
 
 
 def generator(seed: int) -> torch.Generator:

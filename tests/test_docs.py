@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
-from flowinpaint import api
-from flowinpaint.methods import opencv as opencv_peers
+from flowinpaint.methods.builtin import BUILTIN
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 CARDS = sorted((ROOT / "src/flowinpaint").rglob("card*.md"))
 METHOD_PAGES = [page for page in sorted((DOCS / "methods").glob("*.md")) if page.name != "README.md"]
-# OpenCV's methods are registered only where opencv-contrib is installed; their pages are there for all.
-METHODS = api.EXPLICIT | {
-    "opencv-edgeaware": api.ExplicitMethod("", opencv_peers.opencv_edgeaware),
-    "opencv-ric": api.ExplicitMethod("", opencv_peers.opencv_ric),
-}
+METHODS = {name: method for name, method in BUILTIN.items() if not method.is_network}
 LARGEST_PICTURE = 250_000
 
 

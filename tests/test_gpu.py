@@ -7,25 +7,27 @@ import pytest
 import torch
 
 import flowinpaint as fi
-from flowinpaint.api import EXPLICIT, parameters_of
-from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.generator.render import LayeredFlow
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.diffusion.fsi import fsi_cycle
 from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import divergence
+from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import random_graph
 
 pytestmark = pytest.mark.gpu
+WITHOUT_NETWORK = [m.name for m in all_methods() if not (m.is_network or m.why_not())]
+WITHOUT_NETWORK.remove("opencv-ric")  # not always the same
 
 
 @pytest.mark.filterwarnings("ignore:amle")
-@pytest.mark.parametrize("method", [name for name in EXPLICIT if name != "opencv-ric"])  # not always the same
+@pytest.mark.parametrize("method", WITHOUT_NETWORK)
 def test_explicit_methods_agree(method: str) -> None:
     image, truth = sample_scene(96, 131)
     mask = fi.random_mask((96, 131), 0.05, 0)
-    tight: dict[str, Any] = {"tolerance": 1e-9} if "tolerance" in parameters_of(method) else {}
+    tight: dict[str, Any] = {"tolerance": 1e-9} if "tolerance" in get_method(method).parameters else {}
     on = {device: fi.inpaint(image, truth, mask, method=method, device=device, **tight) for device in ("cpu", "cuda")}
     assert on["cuda"].info["device"].startswith("cuda")
     np.testing.assert_allclose(on["cuda"].flow, on["cpu"].flow, atol=1e-3)

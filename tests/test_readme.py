@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from flowinpaint.demo import run_demo
+from flowinpaint import demo
+from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.evaluation.results_page import replace_block
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -13,10 +14,20 @@ README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the demo's files, of a small scene and the fastest method."""
+    path = tmp_path_factory.mktemp("readme")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "sample_scene", lambda seed: sample_scene(96, 144, seed))
+        patch.setattr(demo, "usual_methods", lambda: ["nearest"])
+        demo.run_demo(path / "demo", density=0.05, seed=0, device="cpu")
+    return path
+
+
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_demo(Path("demo"), density=0.05, seed=0, device="cpu")
+def test_python_blocks_run(block: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     exec(compile(block, "README.md", "exec"), {})
 
 

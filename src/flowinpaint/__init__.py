@@ -4,30 +4,37 @@
     result = fi.inpaint(image, flow)   # flow (H, W, 2), NaN where unknown
     result.flow                        # (H, W, 2), dense
 
-This list is the public interface; `flowinpaint.diffusion` holds the building blocks for other networks.
+`__all__` is the public interface. A name is imported when it is first used: `import flowinpaint` does not import
+PyTorch. `flowinpaint.diffusion` holds the building blocks for other networks.
 """
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-# PyTorch's CPU threads spin while they wait for each other, and a second busy program then makes an iteration of small
-# steps up to a hundred times slower; threads that sleep at once are up to three times slower on an idle machine. So
-# they look about for a moment and then sleep. Read when torch is first imported, so this stands before it; whoever sets
-# the variables, or imports torch earlier, is left alone.
+# PyTorch's CPU threads spin while they wait for each other. Beside a second busy program this slows small steps down up
+# to a hundredfold; threads that sleep at once are up to three times slower on an idle machine. With these settings they
+# spin briefly, then sleep. PyTorch reads the variables when it is first imported. Values set by the user are kept.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-from flowinpaint.api import inpaint, load_model, methods
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
-from flowinpaint.masks import random_mask
-from flowinpaint.metrics import epe, fl_outliers
-from flowinpaint.networks.weights import save_model
-from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.neuroexplicit.model import Neuroexplicit
-from flowinpaint.result import Progress, Result
+# Not lazy, because the name is also that of a subpackage, which an import of it would put here.
+from flowinpaint.methods.registry import methods
 from flowinpaint.version import __version__
-from flowinpaint.viz.colours import error_map, flow_to_rgb
-from flowinpaint.viz.sheet import preview
+
+if TYPE_CHECKING:
+    from flowinpaint.api import inpaint, load_model
+    from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+    from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
+    from flowinpaint.masks import random_mask
+    from flowinpaint.methods.registry import register_method
+    from flowinpaint.metrics import epe, fl_outliers
+    from flowinpaint.networks.weights import save_model
+    from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+    from flowinpaint.neuroexplicit.model import Neuroexplicit
+    from flowinpaint.result import Progress, Result
+    from flowinpaint.viz.colours import error_map, flow_to_rgb
+    from flowinpaint.viz.sheet import preview
 
 __all__ = [
     "FileFormatError",
@@ -50,8 +57,39 @@ __all__ = [
     "read_flow",
     "read_image",
     "read_mask",
+    "register_method",
     "save_model",
     "write_flow",
     "write_image",
     "write_mask",
 ]
+
+_LAZY = {
+    "api": ("inpaint", "load_model"),
+    "errors": ("FileFormatError", "InputError", "MissingFileError"),
+    "io": ("read_flow", "read_image", "read_mask", "write_flow", "write_image", "write_mask"),
+    "masks": ("random_mask",),
+    "methods.registry": ("register_method",),
+    "metrics": ("epe", "fl_outliers"),
+    "networks.weights": ("save_model",),
+    "neuroexplicit.config": ("NeuroexplicitConfig",),
+    "neuroexplicit.model": ("Neuroexplicit",),
+    "result": ("Progress", "Result"),
+    "viz.colours": ("error_map", "flow_to_rgb"),
+    "viz.sheet": ("preview",),
+}
+_HOMES = {name: module for module, names in _LAZY.items() for name in names}
+
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

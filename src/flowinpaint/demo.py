@@ -1,4 +1,4 @@
-"""The demonstration: a scene of our own making, its sparse flow filled by every method, and a picture of it all."""
+"""The demonstration: a generated scene, its sparse flow filled by every method, and a picture of the results."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from flowinpaint.api import NETWORKS, inpaint, usual_methods
+from flowinpaint.api import inpaint
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_folder_writable, make_folder, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask
+from flowinpaint.methods.registry import get_method, usual_methods
 from flowinpaint.metrics import epe, fl_outliers
 from flowinpaint.result import Progress
 from flowinpaint.viz.sheet import preview
@@ -21,7 +22,7 @@ from flowinpaint.viz.sheet import preview
 
 @dataclass(frozen=True)
 class Row:
-    """One method on the demo scene: errors over all pixels, and how long it took."""
+    """One method on the demo scene: errors over all pixels, time and convergence."""
 
     method: str
     epe: float
@@ -40,21 +41,21 @@ def run_demo(
 ) -> list[Row]:
     """Fill the sample scene's flow from a random share of its vectors, and write everything to a folder.
 
-    Written are image.png, truth.flo, given.flo (unknown vectors marked), mask.png, one .flo per method, and demo.png.
-    The rows come back with the best first.
+    The files are image.png, truth.flo, given.flo (unknown vectors marked), mask.png, one .flo per method, and demo.png.
+    Returns one row per method, the best first.
     """
     folder = Path(folder)
     check_folder_writable(folder)
     if not 0 < density <= 1:
-        raise InputError(f"density: {density} was given; a share above 0 and up to 1 is taken")
+        raise InputError(f"density must be above 0 and at most 1, got {density}")
     image, truth = sample_scene(seed=seed)
     mask = random_mask((truth.shape[0], truth.shape[1]), density, seed)
     given = np.where(mask[..., None], truth, np.nan).astype(np.float32)
 
     rows, flows = [], {}
     for method in usual_methods():
-        if method in NETWORKS:
-            inpaint(image, given, method=method, device=device)  # the first one compiles, which is not its time
+        if get_method(method).is_network:
+            inpaint(image, given, method=method, device=device)  # the first call compiles, which must not count
         report = None if progress is None else (lambda p, method=method: progress(method, p))
         result = inpaint(image, given, method=method, device=device, progress=report)
         info = result.info

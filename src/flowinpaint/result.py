@@ -1,27 +1,34 @@
-"""What a computation says of itself: while it runs, when a solver returns, and to the caller."""
+"""`Progress`, `Solution` and `Result`: what solvers and `inpaint` report and return.
+
+A network returns a `Filled` (networks/output.py): field and logarithm of the expected error, differentiable and in the
+network's own units. `methods.neural` makes it a `Solution`, which is what every method returns: tensors, the error in
+the field's unit, and how the computation ended. `inpaint` makes that a `Result`: numpy arrays, the known vectors
+restored bit by bit.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
-import numpy as np
-import numpy.typing as npt
-from torch import Tensor
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from torch import Tensor
 
 Status = Literal["converged", "max_iterations", "stagnated", "complete"]
-"""converged: an iteration reached its tolerance; max_iterations, stagnated: it did not, for want of steps or because
-further ones gained nothing; complete: there was nothing to converge."""
+"""converged: an iteration reached its tolerance; max_iterations: it ran out of steps before; stagnated: further steps
+gained nothing before; complete: there was nothing to converge."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a long computation stands: levels counted from the coarsest, 1 to `levels`.
+    """State of a long computation: its level, counted from the coarsest, 1 to `levels`, and its iterations so far.
 
-    residual: of a solver, relative, None where nothing converges. share: how much of the whole is done, from 0 to 1,
-    where that is known beforehand.
+    residual: a solver's relative residual; None for a computation that does not converge.
+    share: the part of the computation that is done, from 0 to 1; None if unknown.
     """
 
     level: int
@@ -36,10 +43,10 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Solution:
-    """A filled field u (B, C, H, W), the steps it took, its relative residual if it has one, and how it ended.
+    """A filled field u (B, C, H, W), the iterations it took, its relative residual or None, and how it ended.
 
-    history: the relative residual at the start and whenever the solver looked at it.
-    expected_error: (B, 1, H, W), the endpoint error that a method expects of its result, if it can tell.
+    history: the relative residual at the start and at each of the solver's checks.
+    expected_error: (B, 1, H, W), the endpoint error that the method predicts for its result; None if it cannot.
     """
 
     u: Tensor
@@ -50,7 +57,7 @@ class Solution:
     expected_error: Tensor | None = None
 
     def warn_unless_converged(self, name: str, stacklevel: int) -> None:
-        """Warn, on behalf of `name`, if an iteration ended before its tolerance."""
+        """Warn, in the name of method `name`, if an iteration ended before its tolerance."""
         if self.status in ("max_iterations", "stagnated"):
             how = "stopped" if self.status == "max_iterations" else "got no further"
             warnings.warn(
@@ -61,7 +68,7 @@ class Solution:
 
 
 class Info(TypedDict):
-    """How a result came about."""
+    """Method, device, time and convergence of a `Result`."""
 
     method: str
     device: str
@@ -73,14 +80,13 @@ class Info(TypedDict):
 
 @dataclass(frozen=True)
 class Result:
-    """What `inpaint` returns.
+    """The dense field that `inpaint` returns, with its expected error.
 
     flow: (H, W, C) float32, dense, the known vectors unchanged.
-    confidence: (H, W) float32 in [0, 1], about the chance that a vector is off by less than 1 (a pixel, for flow);
-    None for a method that has none.
-    expected_error: (H, W) float32, how far off each vector is expected to be, in the field's unit: 0 where known, and
-    infinite where only one vector is; None for a method that cannot tell.
-    info: method, device, seconds, iterations, residual, status; a first call also compiles, within its seconds.
+    expected_error: (H, W) float32, the predicted endpoint error in the field's unit: 0 where known, and infinite
+    elsewhere if all known vectors are equal. None for a method that predicts no errors.
+    confidence: (H, W) float32 in [0, 1], the estimated probability that the error is below 1 (a pixel, for flow).
+    info: method, device, seconds, iterations, residual, status; the seconds of a first call may include compilation.
     """
 
     flow: npt.NDArray[np.float32]

@@ -14,9 +14,10 @@ import torch
 from typer.testing import CliRunner
 
 import flowinpaint as fi
-from flowinpaint import api
 from flowinpaint.cli import app
+from flowinpaint.methods.method import Method
 from flowinpaint.methods.nearest import nearest
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.result import Solution
 from frame_folder import make_root
 
@@ -111,7 +112,7 @@ def test_failures_are_counted_and_shown_and_the_exit_code_tells(place: Path, mon
             raise RuntimeError("no disparities today")
         return nearest(image, f, c)
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
     arguments = ["--methods", "fragile", "--reference", "nearest", "--densities", "10"]
     code, stdout, stderr = run(*arguments)
     assert code == 1
@@ -119,7 +120,7 @@ def test_failures_are_counted_and_shown_and_the_exit_code_tells(place: Path, mon
     assert "Failed: 2 of 8 runs" in stderr
     assert "B/one, 10 %, fragile: RuntimeError: no disparities today" in stderr
     assert len(rows(place / "evaluation")) == 8
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", nearest))
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", nearest))
     code, _, stderr = run(*arguments)
     assert code == 0
     assert "6 of 8 runs were there already" in stderr

@@ -7,13 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from finished_evaluations import REFERENCE, grid_of_records, write_evaluation
-from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.cli import results as results_command
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame
 from flowinpaint.evaluation.results_page import BEGIN, END
 from flowinpaint.masks.cases import Case, drawn_mask
+from flowinpaint.methods import registry
 
 
 def small_frames(case: Case) -> dict[str, Frame]:
@@ -114,7 +114,7 @@ def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.Mon
 
 
 def test_without_a_method_to_run_there_is_no_picture(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "methods", list)
+    monkeypatch.setattr(registry, "methods", list)
     code, stdout, _ = run("first")
     assert code == 0
     assert "zoom" not in stdout

@@ -9,7 +9,6 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.cli import speed as speed_command
 from flowinpaint.cli.speed import parse_megapixels, parse_sizes
@@ -80,7 +79,7 @@ def test_many_sizes_that_fail_are_told_and_the_rest_is_written(place: Path, monk
     (place / "speed/speed.png").write_bytes(b"of another run")
     calls: list[None] = []
 
-    def fragile(*_: Any) -> None:
+    def fragile(*_: Any, **__: Any) -> None:
         calls.append(None)
         if len(calls) > 25:  # five of the single case, and six for each of three sizes
             raise InputError("too small")
@@ -99,10 +98,10 @@ def test_many_sizes_that_fail_are_told_and_the_rest_is_written(place: Path, monk
 
 
 def test_a_cell_that_fails_is_told_and_the_exit_code_tells(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fragile(*_: Any) -> None:
+    def fragile(*_: Any, **__: Any) -> Solution:
         raise RuntimeError("not today")
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))  # type: ignore[arg-type]
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
     code, stdout, stderr = run(*BASIC, "--methods", "fragile,nearest")
     assert code == 1
     assert "failed" in stdout
@@ -119,10 +118,10 @@ def test_without_matplotlib_there_is_a_note(place: Path, monkeypatch: pytest.Mon
 
 
 def test_stopped_before_the_end_what_was_timed_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: Any) -> None:
+    def stopped(*_: Any, **__: Any) -> Solution:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(api.EXPLICIT, "stopped", api.ExplicitMethod("", stopped))  # type: ignore[arg-type]
+    monkeypatch.setitem(METHODS, "stopped", Method("stopped", "", stopped))
     code, stdout, stderr = run(*BASIC, "--methods", "stopped", "--many-sizes", 2)
     assert code == 130
     assert "Stopped: nothing was timed, nothing is written." in stderr

@@ -8,11 +8,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from flowinpaint import api
 from flowinpaint.cli import app
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import zoom_figure
+from flowinpaint.methods.method import Method
 from flowinpaint.methods.nearest import nearest
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.result import Solution
 from frame_folder import make_root
 from scene_bank import tiny_bank
@@ -55,7 +56,7 @@ def test_what_a_method_warns_of_is_said_once(place: Path, monkeypatch: pytest.Mo
         warnings.warn("it is late", stacklevel=1)
         return nearest(image, f, c)
 
-    monkeypatch.setitem(api.EXPLICIT, "loud", api.ExplicitMethod("", loud))
+    monkeypatch.setitem(METHODS, "loud", Method("loud", "", loud))
     code, _, stderr = run("--root", "frames", "--methods", "loud", "--given", "10")
     assert code == 0
     assert stderr == "Warning: it is late\n"

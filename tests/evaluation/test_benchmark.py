@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import flowinpaint as fi
-from flowinpaint import api
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.evaluation import Record, evaluate
@@ -36,7 +35,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         solution = nearest(image, f, c)
         return Solution(solution.u * gain)
 
-    monkeypatch.setitem(api.EXPLICIT, "counted", api.ExplicitMethod("", counted))
+    monkeypatch.setitem(registry.METHODS, "counted", Method("counted", "", counted))
     return made
 
 
@@ -177,7 +176,7 @@ def test_a_failure_is_recorded_the_rest_goes_on_and_it_is_tried_again(
             raise RuntimeError("no disparities today")
         return nearest(image, f, c)
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))
+    monkeypatch.setitem(registry.METHODS, "fragile", Method("fragile", "", fragile))
     (root / "A" / "two" / "flow.png").write_bytes(b"broken")
     records = evaluate(root, ["fragile", "nearest"], [0.1], out=tmp_path / "out")
     failed = {(r.key.dataset, r.key.sample, r.key.method): r.error for r in records if r.measured is None}
@@ -188,7 +187,7 @@ def test_a_failure_is_recorded_the_rest_goes_on_and_it_is_tried_again(
     assert failed["A", "two", "nearest"].endswith("flow.png: not a PNG file")
     assert sum(r.measured is not None for r in records) == 4
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", nearest))
+    monkeypatch.setitem(registry.METHODS, "fragile", Method("fragile", "", nearest))
     again: list[Step] = []
     evaluate(root, ["fragile", "nearest"], [0.1], out=tmp_path / "out", progress=again.append)
     assert again[0] == Step(4, 8)
@@ -201,7 +200,7 @@ def test_warnings_become_notes(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
             warnings.warn("matches were thinned", stacklevel=1)
         return nearest(image, f, c)
 
-    monkeypatch.setitem(api.EXPLICIT, "loud", api.ExplicitMethod("", loud))
+    monkeypatch.setitem(registry.METHODS, "loud", Method("loud", "", loud))
     for record in evaluate(root, ["loud"], [0.1]):  # pytest turns a warning that escapes into an error
         assert record.notes == ["matches were thinned"]
     stopped = evaluate(root, ["harmonic"], [0.1], parameters=lambda method, density: {"max_iterations": 1})

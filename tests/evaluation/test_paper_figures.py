@@ -1,7 +1,7 @@
 import pytest
 
-from flowinpaint import api
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_METHODS, PAPER_TABLES
+from flowinpaint.methods.builtin import BUILTIN
 
 
 @pytest.mark.parametrize("table", PAPER_TABLES, ids=lambda table: f"{table.title} {table.figure}")
@@ -28,7 +28,7 @@ def test_the_papers_claims_hold_in_its_figures() -> None:
 
 
 def test_its_methods_are_methods_here() -> None:
-    assert set(PAPER_METHODS) <= {*api.NETWORKS, *api.EXPLICIT}
+    assert set(PAPER_METHODS) <= set(BUILTIN)
 
 
 def test_data_sets_are_known_by_their_names() -> None:

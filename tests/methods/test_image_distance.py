@@ -48,11 +48,11 @@ def test_a_tensor_of_lengths_is_taken_elementwise(kind: int) -> None:
 
 @pytest.mark.parametrize("lam", [0.0, -1.0, 1.5, math.nan, math.inf])
 def test_a_bad_weight_is_named(lam: float) -> None:
-    with pytest.raises(InputError, match=r"lam: .* was given; .* is taken"):
+    with pytest.raises(InputError, match="lam must be from 1e-12 to 1, got"):
         between(1.0, 1.0, lam, 3)
 
 
 @pytest.mark.parametrize("kind", [0, 4, 1.5, math.nan])
 def test_an_unknown_distance_is_named(kind: int) -> None:
-    with pytest.raises(InputError, match=r"distance: .* was given; 1, 2 or 3 is taken"):
+    with pytest.raises(InputError, match="distance must be 1, 2 or 3, got"):
         between(1.0, 1.0, 0.1, kind)

@@ -49,7 +49,7 @@ def test_the_three_distances_differ_and_keep_within_the_known_values() -> None:
 @pytest.mark.parametrize(("parameter", "value"), [("lam", 0.0), ("lam", 2.0), ("distance", 4), ("distance", 0)])
 def test_bad_parameters_are_named(parameter: str, value: float) -> None:
     x = torch.zeros(1, 3, 4, 4, dtype=torch.float64)
-    with pytest.raises(InputError, match=f"^{parameter}: "):
+    with pytest.raises(InputError, match=f"^{parameter} must be "):
         laplace_beltrami(x, x[:, :2], torch.ones_like(x[:, :1]), **{parameter: value})  # type: ignore[arg-type]
 
 

@@ -2,6 +2,7 @@ import csv
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from flowinpaint.neuroexplicit import dtm
 from flowinpaint.speed.cases import weights_files
 from helpers import generator, neuroexplicit, random_field, reference
 
-SHIPPED = api.NETWORKS
+SHIPPED = {name: method for name, method in BUILTIN.items() if method.shipped}
 DATASETS = {"MPI-Sintel", "KITTI2015", "KITTI2012", "Middlebury", "FlyingChairs"}
 EACH = pytest.mark.parametrize("name", SHIPPED)
 OURS = [name for name, network in SHIPPED.items() if not network.baseline]
@@ -33,8 +34,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The flagship's weights in a folder of their own, which the package takes for its own."""
     folder = shutil.copytree(FOLDER, tmp_path / "weights")
     path = folder / shipped_file("neuroexplicit").name
-    network = api.NETWORKS["neuroexplicit"]
-    monkeypatch.setitem(api.NETWORKS, "neuroexplicit", api.NeuralMethod(network.summary, network.config, path))
+    monkeypatch.setitem(METHODS, "neuroexplicit", replace(BUILTIN["neuroexplicit"], weights=path))
     return path
 
 
@@ -173,7 +173,7 @@ def test_missing_weights_and_checksums_are_told(copy: Path) -> None:
 
 def test_weights_are_checked_once_while_they_are_kept(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Path] = []
-    monkeypatch.setattr(api, "check_shipped", checked.append)
+    monkeypatch.setattr(neural_methods, "check_shipped", checked.append)
     image, flow, mask = random_field(12, 17)
     for _ in range(2):
         fi.inpaint(image, flow, mask, device="cpu")

@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -112,10 +113,10 @@ def test_without_networks_nothing_is_said_of_them(make_session: MakeSession) -> 
 def test_where_nothing_can_be_timed_the_reason_is_told_and_nothing_drawn(
     make_session: MakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(api.EXPLICIT, "amle", raising=False)
+    monkeypatch.setitem(sys.modules, "numba", None)
     report = figure_cost(make_session(methods=("amle",)))
     assert report.pictures is None
-    assert "- AMLE was not timed here: it needs numba, the extra 'fast'." in report.paragraphs
+    assert "- AMLE was not timed here: it needs numba (pip install 'flowinpaint[fast]')." in report.paragraphs
     assert not any("What was measured" in paragraph for paragraph in report.paragraphs)
 
 

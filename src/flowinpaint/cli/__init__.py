@@ -1,56 +1,85 @@
-"""The command line: `flowinpaint demo`, `fill`, `evaluate` and the others that `flowinpaint --help` lists."""
+"""The command line: `flowinpaint fill`, `demo`, `evaluate` and the other verbs that `flowinpaint --help` lists.
+
+A verb is a module of this package with a function `command`, or with a Typer `app` of subcommands. It is imported when
+the verb is used, because most of them import PyTorch.
+"""
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
-from flowinpaint import __version__
-from flowinpaint.cli import assets, demo, evaluate, fill, methods, reproduce, results, speed, train, tune, zoom
-from flowinpaint.cli.console import output, say
 from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.version import __version__
+
+VERBS = {
+    "fill": "Fill a sparse field, guided by an image.",
+    "demo": "Fill the sparse flow of a made-up scene with every method, and draw the results.",
+    "methods": "List the methods and their parameters.",
+    "evaluate": "Measure methods on frames with ground truth: errors, time, and errors relative to a reference method.",
+    "results": "Write a page of results and its pictures from finished evaluations, and renew a README's table.",
+    "zoom": "Draw samples next to their filled fields, enlarged where the truth has its strongest edges.",
+    "speed": "Time methods over sizes, devices and precisions, and compare with the best that the machine can do.",
+    "train": "Train a network on generated scenes or data sets; an interrupted run can be resumed.",
+    "reproduce": "Reproduce the paper's tables and figures: train the networks, fill the frames, and write the pages.",
+    "tune": "Search for the best parameters of a method on frames with ground truth.",
+    "assets": "Collect the pictures that generated training scenes are painted with.",
+}
+"""The verbs, each with its line in `flowinpaint --help`."""
 
 
-class SentenceErrors(TyperGroup):
-    """A user's error is a sentence on stderr and exit code 1, not a traceback."""
+@cache
+def load_verb(name: str) -> Any:
+    """Import a verb; its command."""
+    module, holder = import_module(f"{__name__}.{name}"), typer.Typer()
+    if hasattr(module, "app"):
+        holder.add_typer(module.app, name=name)
+    else:
+        holder.command(name)(module.command)
+    return get_group(holder).commands[name]
+
+
+class Verbs(TyperGroup):
+    """The group of all verbs: it imports the one that runs, and reports a user's error in one line on stderr."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Replace the named verb's entry of the table by its command."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else load_verb(name), rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run a verb; exit with code 1 if it raises an error about the user's input."""
         try:
             return super().invoke(ctx)
         except (InputError, FileFormatError, OSError) as error:
+            from flowinpaint.cli.console import say
+
             say("Error:", "red", str(error))
             raise typer.Exit(1) from error
 
 
 app = typer.Typer(
-    cls=SentenceErrors,
+    cls=Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Dense optical flow, disparity or depth from a sparse field and an image.",
 )
-app.command("fill")(fill.command)
-app.command("demo")(demo.command)
-app.command("methods")(methods.command)
-app.command("evaluate")(evaluate.command)
-app.command("results")(results.command)
-app.command("zoom")(zoom.command)
-app.command("speed")(speed.command)
-app.command("train")(train.command)
-app.command("reproduce")(reproduce.command)
-app.add_typer(tune.app, name="tune")
-app.add_typer(assets.app, name="assets")
+for _name, _summary in VERBS.items():
+    app.command(_name, help=_summary)(lambda: None)
 
 
 @app.callback(invoke_without_command=True)
 def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Carry the options that stand before a command."""
+    """Handle the options before a verb."""
     if version:
-        output.print(__version__, highlight=False)
+        typer.echo(__version__)
         raise typer.Exit
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # nothing that `flowinpaint --version` or `fill` does not nee
     from flowinpaint.result import Progress
     from flowinpaint.text_tables import TextTable
 
+if TYPE_CHECKING:
+    from flowinpaint.evaluation.runner import Step
+
 output = Console()
 messages = Console(stderr=True)
 BETWEEN_LINES = 30.0
@@ -30,7 +33,7 @@ _FIRST_WIDTH = 24
 
 
 def say(label: str, colour: str, sentence: str) -> None:
-    """Print a sentence on stderr behind a coloured word."""
+    """Print a coloured label and a sentence on stderr."""
     messages.print(Text.assemble((label, colour), " ", sentence), soft_wrap=True)
 
 

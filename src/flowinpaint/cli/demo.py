@@ -16,11 +16,11 @@ from flowinpaint.demo import run_demo
 
 def command(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("demo"),
-    density: Annotated[float, typer.Option(help="Share of the vectors that is given.")] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Another scene and another mask.")] = 0,
+    density: Annotated[float, typer.Option(help="Share of the vectors that are given.")] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the scene and the mask.")] = 0,
     device: Device = "auto",
 ) -> None:
-    """Fill the sparse flow of a made-up scene by every method, and draw the results."""
+    """Fill the sparse flow of a made-up scene with every method, and draw the results."""
     with solver_bar() as report, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows = run_demo(out, density, seed, device, report)
@@ -40,4 +40,4 @@ def command(
             row.status,
         )
     output.print(table)
-    output.print(f"Look at {out / 'demo.png'}; the fields lie beside it as .flo files.", highlight=False)
+    output.print(f"Look at {out / 'demo.png'}; the fields are in the same folder as .flo files.", highlight=False)

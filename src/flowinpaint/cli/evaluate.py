@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from flowinpaint import api
 from flowinpaint.cli.console import messages, print_table, runs_bar, say, tell_written
 from flowinpaint.cli.options import (
     Device,
@@ -33,6 +32,7 @@ from flowinpaint.evaluation.report import (
 )
 from flowinpaint.evaluation.summary import summarise
 from flowinpaint.masks.cases import PATTERNS, Case, check_patterns, nominal_share
+from flowinpaint.methods.registry import usual_methods
 
 _SHOWN_FAILURES = 3
 _DENSITIES = "1,5,10"
@@ -72,7 +72,7 @@ def command(
     If stopped, the same command continues where it was.
     """
     check_method(reference, "--reference")
-    names = api.usual_methods() if methods is None else parse_list("--methods", methods)
+    names = usual_methods() if methods is None else parse_list("--methods", methods)
     names = list(dict.fromkeys([*names, reference]))
     named = [] if patterns is None else check_patterns(parse_list("--patterns", patterns), "--patterns")
     if densities is None and not named:

@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flowinpaint import api
+from flowinpaint.api import inpaint
 from flowinpaint.cli.console import output, say, solver_bar
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.parameter_file import read_parameters
 from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
@@ -24,36 +23,38 @@ from flowinpaint.io import (
     write_flow,
     write_image,
 )
+from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.registry import get_method
 from flowinpaint.result import Info
 from flowinpaint.viz.sheet import preview as draw_preview
 
 ERROR_SUFFIXES = (".pfm", ".npy", ".npz")
-"""Of files that hold zeros, as expected errors are where vectors are given."""
+"""Formats that can hold the value 0, which expected errors have where vectors are known."""
 
 
 def command(
-    image: Annotated[Path, typer.Argument(help="The image the field belongs to.")],
+    image: Annotated[Path, typer.Argument(help="The image that the field belongs to.")],
     flow: Annotated[Path, typer.Argument(help="The sparse field: .flo, KITTI .png, .pfm, .npy or .npz.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the dense field goes; same kinds of file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The dense field to write; same formats.")],
     mask: Annotated[
         Path | None,
-        typer.Option(help="Known pixels, non-zero in a PNG. Without it, those the flow file marks as valid."),
+        typer.Option(help="Known pixels, non-zero in a PNG; by default those the flow file marks as valid."),
     ] = None,
     invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Non-zero in the mask means unknown.")] = False,
     method: Annotated[
         str | None,
         typer.Option(
-            help="See 'flowinpaint methods'; or a .safetensors file. By default that of --params, or "
-            f"{api.DEFAULT_METHOD}."
+            help="See 'flowinpaint methods', or a .safetensors file; by default the method of --params, or "
+            f"{DEFAULT_METHOD}."
         ),
     ] = None,
     preview: Annotated[
-        Path | None, typer.Option(help="Also draw image, given vectors, result and expected error here.")
+        Path | None, typer.Option(help="Also draw image, given vectors, result and expected error to this file.")
     ] = None,
     errors: Annotated[
         Path | None,
         typer.Option(
-            help="Also write how far off each vector is expected to be: .pfm, .npy or .npz. Networks can tell."
+            help="Also write the expected error of each vector: .pfm, .npy or .npz. Only some networks predict it."
         ),
     ] = None,
     setting: Annotated[
@@ -65,19 +66,26 @@ def command(
 ) -> None:
     """Fill a sparse field, guided by an image."""
     overrides = dict(parse_setting(text) for text in setting or [])
-    table = None if params is None else read_parameters(params)
-    method = method or (api.DEFAULT_METHOD if table is None else table.method)
-    api.check_parameters(method, overrides)
+    table = None
+    if params is not None:
+        from flowinpaint.evaluation.parameter_file import read_parameters
+
+        table = read_parameters(params)
+    method = method or (DEFAULT_METHOD if table is None else table.method)
+    found = get_method(method)
+    found.check_parameters(overrides)
+    if errors is not None and not found.gives_error:
+        raise InputError(f"--errors needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
     if table is not None and table.method != method:
-        raise InputError(f"{params}: holds parameters of {table.method}; those of the method {method} are taken")
+        raise InputError(f"{params}: must hold parameters of {method}, got those of {table.method}")
     _check_distinct([out, preview, errors], inputs=[image, flow, mask, params])
     if invert_mask and mask is None:
-        raise InputError("--invert-mask: is given without --mask")
+        raise InputError("--invert-mask needs --mask")
     sparse, valid = read_flow(flow)
     check_flow_writable(out, sparse.shape[2])
     if errors is not None:
         if errors.suffix.lower() not in ERROR_SUFFIXES:
-            raise InputError(f"--errors: {errors} was given; a name that ends in {', '.join(ERROR_SUFFIXES)} is taken.")
+            raise InputError(f"--errors must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {errors}.")
         check_flow_writable(errors, 1)
     if preview is not None:
         check_image_writable(preview)
@@ -89,16 +97,16 @@ def command(
         _check_size(mask, chosen.shape, flow, sparse.shape)
         known = chosen & valid
         if dropped := int((chosen & ~valid).sum()):
-            say("Note:", "yellow", f"{dropped} pixels of {mask} are unknown in {flow}, and stay so.")
+            say("Note:", "yellow", f"{dropped} pixels of {mask} are unknown in {flow} and stay unknown.")
     if not known.any():
-        raise InputError(f"{mask or flow}: no pixel is known; at least one is needed")
+        raise InputError(f"{mask or flow}: no pixel is known, at least one must be")
     if (clip_to_format(out, sparse)[known] != sparse[known]).any():
-        raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; .flo, .pfm or .npy can")
+        raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
 
     parameters = ({} if table is None else table.at(float(known.mean()))) | overrides
     with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = api.inpaint(
+        result = inpaint(
             guide,
             sparse,
             known,
@@ -107,8 +115,6 @@ def command(
             progress=lambda p: report(method, p),
             **parameters,
         )
-    if errors is not None and result.expected_error is None:
-        raise InputError(f"--errors: {method} cannot tell how far off it is; a network with confidence can")
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
@@ -120,20 +126,20 @@ def command(
     if preview is not None and picture is not None:
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
-        say("Warning:", "yellow", f"{clipped} filled vectors were cut to what a KITTI PNG holds.")
+        say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a KITTI PNG.")
     for warning in caught:
         say("Warning:", "yellow", str(warning.message))
     _say_filled([out, errors, preview], int(known.sum()), known.size, result.info)
 
 
 def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> None:
-    """Refuse to write over an input, or one output over another."""
+    """Raise InputError if an output would overwrite an input or another output."""
     taken = [path.resolve() for path in inputs if path is not None]
     for path in outputs:
         if path is None:
             continue
         if path.resolve() in taken:
-            raise InputError(f"{path}: is an input or another output too; another name is needed")
+            raise InputError(f"{path}: is also an input or another output; choose another name")
         taken.append(path.resolve())
 
 

@@ -1,26 +1,37 @@
 """`flowinpaint methods`."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.table import Table
 
-from flowinpaint import api
-from flowinpaint.cli.console import output
+from flowinpaint.cli.console import output, say
+from flowinpaint.methods.method import Method
+from flowinpaint.methods.registry import all_methods
 
 
 def command() -> None:
-    """List the methods and the parameters each takes."""
+    """List the methods and their parameters."""
     table = Table()
     for heading in ("method", "what it does", "parameters (default)", "weights"):
         table.add_column(heading, no_wrap=heading == "method")
-    for name, network in api.NETWORKS.items():
-        table.add_row(name, network.summary, _defaults(network.config.parameters), "shipped")
-    for name, explicit in api.EXPLICIT.items():
-        table.add_row(name, explicit.summary, _defaults(explicit.parameters), "needs none")
+    found = all_methods()
+    for method in found:
+        if not method.why_not():
+            table.add_row(method.name, method.summary, _defaults(method.parameters), _weights(method))
     output.print(table)
+    for method in found:
+        if reason := method.why_not():
+            say("Unavailable:", "yellow", f"{method.name} {reason}.")
 
 
-def _defaults(parameters: Mapping[str, float | str | None]) -> str:
+def _weights(method: Method) -> str:
+    if method.weights is None:
+        return "needs none"
+    return "shipped" if method.shipped else str(method.weights)
+
+
+def _defaults(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} ({_written(value)})" for key, value in parameters.items())
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their text is read."""
+"""Options that several commands share, and the parsers of their text."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ import typer
 
 from flowinpaint.errors import InputError
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...; auto takes the GPU if there is one.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...; auto is the GPU if there is one.")]
 Root = Annotated[
     Path, typer.Option(help="The frames: DIR/<dataset>/<sample>/{image.png, flow.flo, ...}, or one data set.")
 ]
-Densities = Annotated[str, typer.Option(metavar="LIST", help="Shares of the pixels that are given, in per cent.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Processes that work side by side.")]
-Seed = Annotated[int, typer.Option(min=0, help="Decides what is drawn: masks where there are no files of them.")]
+Densities = Annotated[str, typer.Option(metavar="LIST", help="Percentages of the pixels that are given.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel processes.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of random masks, drawn for frames without mask files.")]
 ParameterFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Parameters as 'flowinpaint tune' writes them; --set overrides.")
 ]
 
 
 def parse_list(option: str, text: str) -> list[str]:
-    """The names in a list with commas, each once."""
+    """The distinct names in a comma-separated list."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise InputError(f"{option}: {text!r} was given; names with commas between them are taken")
+        raise InputError(f"{option} must be names separated by commas, got {text!r}")
     return list(dict.fromkeys(names))
 
 
 def parse_percents(text: str) -> list[float]:
-    """The shares in a list of percentages with commas."""
+    """The shares in a comma-separated list of percentages."""
     with suppress(ValueError):
         shares = [float(percent) / 100 for percent in text.split(",")]
         if all(0 < share <= 1 for share in shares):
             return list(dict.fromkeys(shares))
-    raise InputError(f"--densities: {text!r} was given; percentages above 0 and up to 100 are taken, as in 1,5,10")
+    raise InputError(f"--densities must be percentages above 0 and up to 100, such as 1,5,10, got {text!r}")
 
 
-def parse_setting(text: str, form: str = "KEY=VALUE is taken, for example lam=1e-4") -> tuple[str, float | str]:
-    """A key and its number or name."""
+def parse_setting(text: str, form: str = "KEY=VALUE, for example lam=1e-4") -> tuple[str, float | str]:
+    """The key and the value, a number or a string, of KEY=VALUE."""
     key, _, value = text.partition("=")
     if key and value:
         for number in (int, float):
             with suppress(ValueError):
                 return key, number(value)
         return key, value
-    raise InputError(f"--set: {text!r} was given; {form}")
+    raise InputError(f"--set must be {form}, got {text!r}")

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from flowinpaint import api
 from flowinpaint.cli.console import say, tell_written
 from flowinpaint.cli.options import Device
 from flowinpaint.cli.zoom import draw_figure
@@ -20,6 +19,7 @@ from flowinpaint.evaluation.results_tables import ordered_methods
 from flowinpaint.evaluation.uncertainty import mean_quality
 from flowinpaint.evaluation.zoom_figure import own_frames
 from flowinpaint.io import make_folder
+from flowinpaint.methods import registry
 from flowinpaint.text_tables import write_text
 from flowinpaint.viz.plots import NO_PLOT, can_plot
 
@@ -78,7 +78,7 @@ def _draw_plot(path: Path, results: Results) -> None:
 
 def _draw_zoom(path: Path, results: Results, device: str) -> None:
     """Draw the best methods that can run here."""
-    known = api.methods()
+    known = registry.methods()
     found = [m for m in ordered_methods(results, results.cases) if m in known or Path(m).is_file()]
     if found:
         draw_figure(path, own_frames(_ZOOM_CASE), found[:_ZOOM_METHODS], _ZOOM_CASE, device)

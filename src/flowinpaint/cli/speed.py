@@ -14,12 +14,12 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 from rich.text import Text
 
-from flowinpaint import api
 from flowinpaint.checks import check_device
 from flowinpaint.cli.console import messages, output, print_table, progress_bar, say, tell_written
 from flowinpaint.cli.options import parse_list
 from flowinpaint.errors import InputError
 from flowinpaint.io import make_folder
+from flowinpaint.methods import registry
 from flowinpaint.speed.cases import Precision, Size, all_cases, weights_files
 from flowinpaint.speed.measure import SizeSweep, SpeedResult, measure_cases, sweep_sizes
 from flowinpaint.speed.report import (
@@ -84,7 +84,7 @@ def command(
     given = [] if sizes is None else parse_sizes(sizes)
     given += [] if megapixels is None else parse_megapixels(megapixels)
     chosen_sizes = list(dict.fromkeys(given))
-    names = [m for m in METHODS if m in api.methods()] if methods is None else parse_list("--methods", methods)
+    names = [m for m in METHODS if m in registry.methods()] if methods is None else parse_list("--methods", methods)
     found = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     places = found if devices is None else parse_list("--devices", devices)
     places = list(dict.fromkeys(str(check_device(place)) for place in places))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from flowinpaint import api
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
@@ -16,6 +15,7 @@ from flowinpaint.evaluation.records import Record, RunKey, open_store
 from flowinpaint.evaluation.runner import Job, Step, check_processes, complete, frame_key
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, check_patterns
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped
 
 DENSITIES = (0.01, 0.05, 0.10)
@@ -61,7 +61,7 @@ def evaluate(
     samples = find_samples(root, datasets)
     runs = {(m, c): parameters(m, c) for m in weights for c in cases}
     for (method, _), values in runs.items():
-        api.check_parameters(method, values)
+        get_method(method).check_parameters(values)
 
     keys: list[tuple[Sample, list[RunKey]]] = []
     for sample in samples:
@@ -104,13 +104,12 @@ def check_method(method: str, argument: str = "methods") -> str:
         if not Path(method).is_file():
             raise InputError(f"{argument}: there is no file {method!r}.")
         return file_hash(Path(method))
-    if method not in api.methods():
-        raise api.unknown_method(argument, method)
-    network = api.NETWORKS.get(method)
-    if network is None:
+    found = get_method(method, argument)
+    if found.weights is None:
         return ""
-    check_shipped(network.weights)  # here once, not in every run
-    return file_hash(network.weights)
+    if found.shipped:
+        check_shipped(found.weights)  # here once, not in every run
+    return file_hash(found.weights)
 
 
 def failures(records: Iterable[Record]) -> list[Record]:

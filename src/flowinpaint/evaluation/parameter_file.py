@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flowinpaint import api
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import StrPath
+from flowinpaint.methods.registry import get_method
 from flowinpaint.text_tables import write_text
 
 _LARGEST_FILE = 1 << 20
@@ -48,8 +48,8 @@ def read_parameters(path: StrPath) -> ParameterTable:
     if not isinstance(content, dict) or not isinstance(content.get("method"), str):
         raise InputError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}.')
     method = content.pop("method")
-    if method not in api.EXPLICIT:
-        raise InputError(f"{path}: method must be one of {', '.join(api.EXPLICIT)}; got {method!r}.")
+    if get_method(method, f"{path}: method").is_network:
+        raise InputError(f"{path}: method must be one without a network, got {method!r}.")
     if "by_density" not in content:
         return ParameterTable(method, {1.0: _checked(path, method, content)})
     table = content.pop("by_density")
@@ -70,7 +70,7 @@ def _checked(path: Path, method: str, values: Any) -> dict[str, float | str]:
     if not isinstance(values, dict):
         raise InputError(f"{path}: a density must have an object of parameters, got {values!r}.")
     try:
-        api.check_parameters(method, values)
+        get_method(method).check_parameters(values)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if bad := [key for key, value in values.items() if isinstance(value, float) and not math.isfinite(value)]:

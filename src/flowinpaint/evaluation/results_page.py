@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from flowinpaint.api import PAPER_STEPS
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
 from flowinpaint.evaluation.report import masks_text, parameters_text
@@ -21,6 +20,7 @@ from flowinpaint.evaluation.results_tables import (
     uncertainty_table,
 )
 from flowinpaint.masks.cases import Case, case_text
+from flowinpaint.methods.neural import PAPER_STEPS
 from flowinpaint.text_tables import wrapped
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"

@@ -1,8 +1,8 @@
-"""AMLE inpainting: the absolutely minimising Lipschitz extension, infinity-harmonic in a metric made of the image.
+"""AMLE inpainting: the absolutely minimising Lipschitz extension, infinity-harmonic in a metric of the image.
 
 Raad, Oliver, Ballester, Haro and Meinhardt-Llopis, "On Anisotropic Optical Flow Inpainting Algorithms", IPOL 2020.
-An unknown pixel x looks for the neighbours with the steepest slope up, y, and down, z, in the distance d of
-`image_distance`, and takes the value between theirs at which the two slopes are equal:
+For an unknown pixel x, y and z are the neighbours with the steepest slope up and down, in the distance d of
+`image_distance`. The pixel gets the value at which the two slopes are equal:
 
     u(x) = (d(x,z) u(y) + d(x,y) u(z)) / (d(x,y) + d(x,z))
 
@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +31,7 @@ from flowinpaint.methods.image_distance import image_distance
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COLOUR_RANGE = 255.0
-"""Colours are compared on this scale, beside lengths in pixels: the default λ is made for it."""
+"""Scale of colours, with lengths in pixels; the default λ is made for it."""
 SWEEPS_AT_ONCE = 20
 """Sweeps between two reports of progress."""
 
@@ -52,15 +51,10 @@ class Graph(NamedTuple):
     weights: npt.NDArray[np.float32]
 
 
-def available() -> bool:
-    """Whether numba is there, without which this would take hours."""
-    return find_spec("numba") is not None
-
-
 def amle(
     image: Tensor,
-    f: Tensor,
-    c: Tensor,
+    flow: Tensor,
+    mask: Tensor,
     *,
     scales: int = 3,
     lam: float = 0.001,
@@ -71,27 +65,26 @@ def amle(
     max_iterations: int = 1000,
     progress: ProgressCallback | None = None,
 ) -> Solution:
-    """Fill each channel on its own; image (1, 3, H, W) in [0, 1], f (1, C, H, W), c (1, 1, H, W). Runs on the CPU.
+    """Fill each channel on its own; image (1, 3, H, W) in [0, 1], flow (1, C, H, W), mask (1, 1, H, W). CPU only.
 
     scales: levels, each half the size of the next. lam, distance: those of `image_distance`. neighbourhood: 1 for
     the offsets within `ratio` pixels that are visible from the centre (16 for ratio 2), 2 for all of them (24).
-    epsilon: a level ends when a sweep changes its unknown pixels by less than this on average, in units of f: an
+    epsilon: a level ends when a sweep changes its unknown pixels by less than this on average, in units of the flow: an
     absolute rule, so for fields much larger or smaller than flows in pixels set it accordingly. max_iterations:
-    sweeps at most, on each level. The residual is that mean change in the last sweep, of the worst channel.
+    the most sweeps on each level. The residual is that mean change in the last sweep, of the worst channel.
 
-    Every level ends before it has converged and the coarsest starts from zero (or the known value nearest to it): so
-    the outputs published with the paper are met, and both can be seen in large holes. On rough fields the sweeps may
+    Every level stops before convergence, and the coarsest starts from zero (or the known value nearest to zero): this
+    reproduces the outputs published with the paper, and both are visible in large holes. On rough fields the sweeps may
     end in a cycle above epsilon and run to max_iterations.
     """
     scales, max_iterations = _whole("scales", scales), _whole("max_iterations", max_iterations)
     offsets = neighbour_offsets(neighbourhood, ratio)
     if not 0 < epsilon < math.inf:
-        raise InputError(f"epsilon: {epsilon} was given; a mean change above 0 is taken.")
+        raise InputError(f"epsilon must be a finite mean change above 0, got {epsilon}.")
     relax = _compiled()
-    device, (image, f, c) = f.device, (x.cpu().double() for x in (image, f, c))
+    device, (image, f, c) = flow.device, (x.cpu().double() for x in (image, flow, mask))
     H, W = f.shape[-2:]
-    # Ties between neighbours decide much in large holes; so 8-bit colours are made whole numbers again, which the
-    # caller's float32 has blurred.
+    # Ties between neighbours matter in large holes, so undo the caller's float32 rounding of 8-bit colours.
     colours = image * COLOUR_RANGE
     colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
     count = min(scales, 1 + math.ceil(math.log2(max(H, W))))
@@ -123,11 +116,11 @@ def amle(
 
 
 def neighbour_offsets(neighbourhood: int, ratio: int) -> Offsets:
-    """The (row, column) steps of neighbourhood 1 (visible from the centre: coprime) or 2 (all), in row order."""
+    """The (row, column) steps of neighbourhood 1 (coprime: visible from the centre) or 2 (all), in row order."""
     if neighbourhood not in (1, 2):
-        raise InputError(f"neighbourhood: {neighbourhood} was given; 1 or 2 is taken.")
+        raise InputError(f"neighbourhood must be 1 or 2, got {neighbourhood}.")
     if ratio not in range(1, 9):
-        raise InputError(f"ratio: {ratio} was given; a whole number from 1 to 8 is taken.")
+        raise InputError(f"ratio must be an integer from 1 to 8, got {ratio}.")
     reach = range(-int(ratio), int(ratio) + 1)
     steps = [(i, j) for i in reach for j in reach if (i, j) != (0, 0)]
     return [step for step in steps if neighbourhood == 2 or math.gcd(*step) == 1]
@@ -144,7 +137,7 @@ def build_graph(image: Tensor, known: Tensor, offsets: Offsets, lam: float, dist
     weights = np.empty((len(offsets), len(pixels)), np.float32)
     for k, (i, j) in enumerate(offsets):
         step = int(steps[k])
-        if step > 0:  # the way back is as long as the way there
+        if step > 0:  # the distance is symmetric
             colour = (framed[:, step:] - framed[:, :-step]).square_().mean(0)
             forth = image_distance(colour, float(i * i + j * j), lam, distance).reciprocal_().nan_to_num_(0.0).numpy()
             weights[k] = forth[pixels]
@@ -161,7 +154,7 @@ def _solve_level(
     relax: Relax,
     report: Callable[[int, float], None],
 ) -> tuple[Tensor, int, float]:
-    """Sweep u (C, H, W) until every channel is done: the field (1, C, H, W), sweeps and change of the worst channel."""
+    """Sweep u (C, H, W) until every channel is done; the field (1, C, H, W), sweeps and change of the worst channel."""
     margin = max(i for i, _ in offsets)
     H, W = u.shape[-2:]
     # Half the memory traffic of float64, and the result becomes float32 anyway.
@@ -190,7 +183,7 @@ def _relax(
     epsilon: float,
     sweeps: int,
 ) -> tuple[int, float]:
-    """Up to `sweeps` Gauss–Seidel sweeps over u, in place: how many it took, and the mean change in the last."""
+    """Up to `sweeps` Gauss–Seidel sweeps over u, in place: their number, and the mean change in the last."""
     change = np.inf
     for sweep in range(sweeps):
         total = 0.0
@@ -219,7 +212,7 @@ def _relax(
 
 @cache
 def _compiled() -> Relax:
-    """`_relax` as machine code that leaves other threads running; numba is an extra, so imported here only."""
+    """`_relax` as machine code that leaves other threads running; imported here because numba is an extra."""
     from numba import njit
 
     compiled: Relax = njit(cache=True, nogil=True)(_relax)
@@ -228,5 +221,5 @@ def _compiled() -> Relax:
 
 def _whole(name: str, value: Any) -> int:
     if not value >= 1 or value == math.inf or value % 1:
-        raise InputError(f"{name}: {value} was given; a whole number of at least 1 is taken.")
+        raise InputError(f"{name} must be an integer of at least 1, got {value}.")
     return int(value)

@@ -19,22 +19,22 @@ from flowinpaint.result import ProgressCallback, Solution
 
 TUNED_LAMBDA = 1e-4
 TUNED_ALPHA = {0.01: 0.42, 0.05: 0.3, 0.10: 0.1}
-"""α by mask density. Both as the paper's grid search found them (its Table 6)."""
+"""α by mask density. Both are the results of the paper's grid search (its Table 6)."""
 
 MAX_ITERATIONS = {"multigrid": 1000, "fsi": 100_000}
-"""By solver: what one iteration is differs a hundredfold between them."""
+"""By solver: an iteration of one costs about a hundred times that of the other."""
 
 
 def tuned_alpha(density: float) -> float:
-    """α for a share of known pixels: linear in log density between the tuned ones, constant beyond them."""
+    """α for a share of known pixels: linear in the log density between the tuned values, constant beyond."""
     tuned = sorted(TUNED_ALPHA.items())
     return float(np.interp(math.log(density), [math.log(d) for d, _ in tuned], [alpha for _, alpha in tuned]))
 
 
 def eed(
     image: Tensor,
-    f: Tensor,
-    c: Tensor,
+    flow: Tensor,
+    mask: Tensor,
     *,
     lam: float = TUNED_LAMBDA,
     alpha: float | None = None,
@@ -42,29 +42,35 @@ def eed(
     solver: str = "multigrid",
     tolerance: float = 1e-6,
     max_iterations: int | None = None,
+    weight: Tensor | None = None,
     progress: ProgressCallback | None = None,
 ) -> Solution:
     """Diffusion along image edges and not across them (Equations 1 to 6 of the paper).
 
-    image (1, 3, H, W) in [0, 1]; f (1, C, H, W); c (1, 1, H, W). lam: contrast parameter λ of the diffusivity on the
-    structure tensor's eigenvalue, a squared gradient, so 1e-4 separates gradients at about 0.01 per pixel.
-    alpha: discretisation parameter, by default `tuned_alpha` of the mask's density. rho: standard deviation of the
-    presmoothing in pixels. solver: "multigrid" (`diffusion.steady`), or "fsi", explicit steps from coarse to fine as in
-    the paper; both end at the same field. max_iterations: by default 1000 cycles or 100,000 steps.
+    image (1, 3, H, W) in [0, 1]; flow (1, C, H, W); mask (1, 1, H, W).
+    lam: contrast parameter λ of the diffusivity, compared with the structure tensor's eigenvalue, a squared gradient:
+    1e-4 separates gradients at about 0.01 per pixel.
+    alpha: discretisation parameter, by default `tuned_alpha` of the mask's density.
+    rho: standard deviation of the presmoothing in pixels.
+    solver: "multigrid" (`diffusion.steady`), or "fsi", explicit steps from coarse to fine as in the paper; both have
+    the same steady state.
+    max_iterations: by default 1000 cycles or 100,000 steps.
+    weight (1, 1, H, W): how strongly each given vector binds, with diffusivities up to 1; exactly by default.
     """
     if not 1e-12 <= lam <= 1e12:
-        raise InputError(f"lam: {lam} was given; a contrast parameter from 1e-12 to 1e12 is taken.")
+        raise InputError(f"lam must be a contrast parameter from 1e-12 to 1e12, got {lam}.")
     if alpha is not None and not 0 <= alpha <= 0.5:
-        raise InputError(f"alpha: {alpha} was given; a value in [0, 0.5] is taken.")
+        raise InputError(f"alpha must be in [0, 0.5], got {alpha}.")
     side = max(image.shape[-2:])
     if not 0 <= rho <= side:
-        raise InputError(f"rho: {rho} was given; a standard deviation from 0 to the image's {side} pixels is taken.")
+        raise InputError(f"rho must be a standard deviation from 0 to the image's {side} pixels, got {rho}.")
     if solver not in MAX_ITERATIONS:
-        raise InputError(f"solver: {solver!r} was given; {' or '.join(MAX_ITERATIONS)} is taken.")
-    chosen_alpha = tuned_alpha(float(c.mean())) if alpha is None else alpha
+        raise InputError(f"solver must be {' or '.join(MAX_ITERATIONS)}, got {solver!r}.")
+    chosen_alpha = tuned_alpha(float(mask.mean())) if alpha is None else alpha
     limit = MAX_ITERATIONS[solver] if max_iterations is None else max_iterations
-    H, W = f.shape[-2:]
-    image, f, c = (_at_least_two_pixels(x) for x in (image, f, c))
+    H, W = flow.shape[-2:]
+    image, flow, mask = (_at_least_two_pixels(x) for x in (image, flow, mask))
+    weight = None if weight is None else _at_least_two_pixels(weight)
 
     def operator(level: Tensor) -> tuple[Tensor, Tensor]:
         D = edge_enhancing_tensor(level, lam, rho)
@@ -73,9 +79,10 @@ def eed(
 
     if solver == "fsi":
         check_limits(tolerance, limit)
-        solution = inpaint_coarse_to_fine(image, data_term(f, c), operator, tolerance, int(limit), progress)
+        data = data_term(flow, mask, weight)
+        solution = inpaint_coarse_to_fine(image, data, operator, tolerance, int(limit), progress)
     else:
-        solution = fill_steady(f, c, operator(image)[0], tolerance, limit, progress)
+        solution = fill_steady(flow, mask, operator(image)[0], weight, tolerance, limit, progress)
     return replace(solution, u=solution.u[..., :H, :W])
 
 

@@ -10,19 +10,20 @@ from flowinpaint.result import ProgressCallback, Solution
 
 def harmonic(
     image: Tensor,
-    f: Tensor,
-    c: Tensor,
+    flow: Tensor,
+    mask: Tensor,
     *,
     tolerance: float = 1e-6,
     max_iterations: int = 1000,
+    weight: Tensor | None = None,
     progress: ProgressCallback | None = None,
 ) -> Solution:
-    """The steady state of the five-point Laplacian.
+    """The steady state of the five-point Laplacian. The image is not used.
 
-    image (1, 3, H, W) only lends its size; f (1, C, H, W); c (1, 1, H, W).
+    flow (1, C, H, W); mask (1, 1, H, W); weight (1, 1, H, W): how strongly each given vector binds, exactly by default.
     """
-    B, _, H, W = f.shape
-    weights = f.new_zeros(B, 4, H, W)
+    B, _, H, W = flow.shape
+    weights = flow.new_zeros(B, 4, H, W)
     weights[:, 0, :, : W - 1] = 1
     weights[:, 1, : H - 1] = 1
-    return fill_steady(f, c, weights, tolerance, max_iterations, progress)
+    return fill_steady(flow, mask, weights, weight, tolerance, max_iterations, progress)

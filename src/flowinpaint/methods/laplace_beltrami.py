@@ -1,4 +1,4 @@
-"""Laplace–Beltrami inpainting: harmonic on the surface that the image is, so close in colour means close.
+"""Laplace–Beltrami inpainting: harmonic on the image as a surface, where pixels of similar colour are close.
 
 Raad, Oliver, Ballester, Haro and Meinhardt-Llopis, "On Anisotropic Optical Flow Inpainting Algorithms", IPOL 2020: the
 steady state of diffusion on the graph of neighbouring pixels, each edge weighing 1/d for their distance d in space and
@@ -18,22 +18,25 @@ from flowinpaint.result import ProgressCallback, Solution
 
 def laplace_beltrami(
     image: Tensor,
-    f: Tensor,
-    c: Tensor,
+    flow: Tensor,
+    mask: Tensor,
     *,
     lam: float = 1e-6,
     distance: int = 3,
     tolerance: float = 1e-6,
     max_iterations: int = 1000,
+    weight: Tensor | None = None,
     progress: ProgressCallback | None = None,
 ) -> Solution:
     """Solve Σ_q (u_q - u_p) / d_pq = 0 over the four neighbours q of each unknown pixel p.
 
-    image (1, 3, H, W) in [0, 1]; f (1, C, H, W); c (1, 1, H, W). lam and distance: λ and the kind of `image_distance`,
-    with the mean squared difference of the three colours; the authors' program takes the sum, so their λ is three times
-    ours for the distances 1 and 3.
+    image (1, 3, H, W) in [0, 1]; flow (1, C, H, W); mask (1, 1, H, W).
+    weight (1, 1, H, W): how strongly each given vector binds, in units of 1/d; exactly by default.
+    lam, distance: λ and the kind of `image_distance`, with the mean squared difference of the three colours. The
+    authors' program has the sum instead, so their λ is three times ours for the distances 1 and 3.
     """
-    return fill_steady(f, c, distance_weights(image, lam, distance), tolerance, max_iterations, progress)
+    edges = distance_weights(image, lam, distance)
+    return fill_steady(flow, mask, edges, weight, tolerance, max_iterations, progress)
 
 
 def distance_weights(image: Tensor, lam: float, distance: int) -> Tensor:

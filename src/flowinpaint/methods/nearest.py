@@ -1,4 +1,4 @@
-"""Nearest neighbour: each unknown pixel takes the vector of the known pixel closest to it."""
+"""Nearest neighbour: each unknown pixel gets the vector of the closest known pixel."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor
 from flowinpaint.result import ProgressCallback, Solution
 
 
-def nearest(image: Tensor, f: Tensor, c: Tensor, *, progress: ProgressCallback | None = None) -> Solution:
-    """Copy the nearest known vector; f (1, C, H, W), c (1, 1, H, W). The image is not looked at.
+def nearest(image: Tensor, flow: Tensor, mask: Tensor, *, progress: ProgressCallback | None = None) -> Solution:
+    """Copy the nearest known vector; flow (1, C, H, W), mask (1, 1, H, W). The image is not used.
 
     Known pixels at equal distance are averaged over the eight orientations of the grid, so a mirrored or transposed
     field gives the mirrored or transposed result.
     """
-    known = c[0, 0].cpu().numpy() > 0
-    values = f[0].permute(1, 2, 0).cpu().numpy()
+    known = mask[0, 0].cpu().numpy() > 0
+    values = flow[0].permute(1, 2, 0).cpu().numpy()
     total = np.zeros_like(values)
     for transpose in (False, True):
         for flips in ((), (0,), (1,), (0, 1)):
             total += _from_orientation(values, known, transpose, flips)
-    u = torch.from_numpy(total / 8).permute(2, 0, 1)[None].to(f)
+    u = torch.from_numpy(total / 8).permute(2, 0, 1)[None].to(flow)
     return Solution(u)
 
 
 def _from_orientation(
     values: npt.NDArray[np.float64], known: npt.NDArray[np.bool_], transpose: bool, flips: tuple[int, ...]
 ) -> npt.NDArray[np.float64]:
-    """The nearest known values as the distance transform picks them when it sees the grid turned this way."""
+    """The nearest known values, found by the distance transform on the grid in one of its eight orientations."""
     turned = np.flip(known.T if transpose else known, flips)
     rows, columns = distance_transform_edt(~turned, return_distances=False, return_indices=True)
     source = np.flip(values.swapaxes(0, 1) if transpose else values, flips)

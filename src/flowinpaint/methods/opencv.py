@@ -1,7 +1,8 @@
-"""OpenCV's two interpolators of sparse matches, to compare with: they need the extra `peers` (opencv-contrib).
+"""OpenCV's two interpolators of sparse matches, for comparison; they need the extra `peers` (opencv-contrib).
 
-Edge-aware (as in EpicFlow): affine motion from the k matches nearest to a pixel, near along the image. RIC: a robust
-affine motion per superpixel. Both end the process on some small inputs, so what they take is checked here.
+Edge-aware (as in EpicFlow): affine motion from the k matches nearest to a pixel, by a distance that image edges
+lengthen. RIC: a robust affine motion per superpixel. Both crash the process on some small inputs, so this module checks
+its input.
 """
 
 from __future__ import annotations
@@ -19,52 +20,46 @@ import torch
 from torch import Tensor
 
 from flowinpaint.errors import InputError
+from flowinpaint.extras import is_installed, needs
 from flowinpaint.result import ProgressCallback, Solution
 
 MOST_MATCHES = 32_766
-"""Edge-aware numbers its matches in 16 bits."""
+"""Edge-aware counts its matches in 16 bits."""
 FEWEST_MATCHES = 4
-"""Edge-aware ends the process with one match, gives zeros with two and is ill-posed with three."""
+"""Edge-aware crashes with one match, returns zeros for two and is ill-posed for three."""
 SMALLEST_SIDE = 8
-"""RIC ends the process when a side is below half a superpixel (15 pixels), edge-aware on a single column."""
+"""RIC crashes if a side is below half a superpixel (15 pixels), edge-aware on a single column."""
 
 MATCHES_PER_NEIGHBOUR = 5
-"""RIC fails, or ends the process, when k is large beside the number of matches; from here on neither was seen."""
+"""RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
 
 Image = npt.NDArray[np.uint8]
 Points = npt.NDArray[np.float32]
 
 
-def available() -> bool:
-    """Whether the OpenCV that is installed has both interpolators."""
-    contrib = getattr(cv2, "ximgproc", None)
-    return all(hasattr(contrib, f"create{name}Interpolator") for name in ("EdgeAware", "RIC"))
-
-
 def opencv_edgeaware(
     image: Tensor,
-    f: Tensor,
-    c: Tensor,
+    flow: Tensor,
+    mask: Tensor,
     *,
     k: int = 128,
     sigma: float = 0.05,
     lam: float = 999.0,
     progress: ProgressCallback | None = None,
 ) -> Solution:
-    """Edge-aware interpolation; image (1, 3, H, W) in [0, 1], f (1, 2, H, W), c (1, 1, H, W).
+    """Edge-aware interpolation; image (1, 3, H, W) in [0, 1], flow (1, 2, H, W), mask (1, 1, H, W).
 
-    k: nearest matches that a pixel's affine motion is fitted to. sigma: how fast a match loses weight with distance.
+    k: nearest matches to which a pixel's affine motion is fitted. sigma: how fast a match loses weight with distance.
     lam: how much image edges lengthen that distance.
     """
     k = _check_k(k)
     for name, value in (("sigma", sigma), ("lam", lam)):
         if not 1e-6 <= value <= 1e6:
-            raise InputError(f"{name}: {value} was given; a value from 1e-6 to 1e6 is taken.")
-    guide, points, vectors = _matches("opencv-edgeaware", image, f, c)
+            raise InputError(f"{name} must be from 1e-6 to 1e6, got {value}.")
+    guide, points, vectors = _matches("opencv-edgeaware", image, flow, mask)
     if len(points) > MOST_MATCHES:
         warnings.warn(
-            f"opencv-edgeaware takes {MOST_MATCHES} vectors at most: it gets as many of the {len(points)} known ones, "
-            "drawn at random.",
+            f"opencv-edgeaware uses at most {MOST_MATCHES} vectors: a random subset of the {len(points)} known ones.",
             stacklevel=2,
         )
         drawn = np.sort(np.random.default_rng(0).choice(len(points), MOST_MATCHES, replace=False))
@@ -73,19 +68,19 @@ def opencv_edgeaware(
     interpolator.setK(min(k, len(points)))
     interpolator.setSigma(sigma)
     interpolator.setLambda(lam)
-    return _solution("opencv-edgeaware", interpolator.interpolate(guide, points, guide, points + vectors), f, points)
+    return _solution("opencv-edgeaware", interpolator.interpolate(guide, points, guide, points + vectors), flow, points)
 
 
 def opencv_ric(
-    image: Tensor, f: Tensor, c: Tensor, *, k: int = 32, progress: ProgressCallback | None = None
+    image: Tensor, flow: Tensor, mask: Tensor, *, k: int = 32, progress: ProgressCallback | None = None
 ) -> Solution:
-    """Robust interpolation of correspondences; image (1, 3, H, W) in [0, 1], f (1, 2, H, W), c (1, 1, H, W).
+    """Robust interpolation of correspondences; image (1, 3, H, W) in [0, 1], flow (1, 2, H, W), mask (1, 1, H, W).
 
-    k: nearest matches that a superpixel's affine motion is fitted to; fewer where OpenCV does not find as many.
+    k: nearest matches to which a superpixel's affine motion is fitted; fewer if OpenCV finds fewer.
     """
     k = _check_k(k)
-    guide, points, vectors = _matches("opencv-ric", image, f, c)
-    # OpenCV discards motions beyond a limit of its own unless told how large they get.
+    guide, points, vectors = _matches("opencv-ric", image, flow, mask)
+    # OpenCV discards motions beyond its own limit unless this is raised.
     longest = 2 * float(np.abs(vectors).max())
     k = min(k, max(1, len(points) // MATCHES_PER_NEIGHBOUR))
     while True:
@@ -94,11 +89,11 @@ def opencv_ric(
         interpolator.setK(k)
         try:
             with _nearly_repeatable():
-                # Only its variational refinement, which is off, looks at the second image.
+                # The second image is for its variational refinement, which is off.
                 dense = interpolator.interpolate(guide, points, guide, points + vectors)
-            return _solution("opencv-ric", dense, f, points)
+            return _solution("opencv-ric", dense, flow, points)
         except cv2.error:
-            # Matches crowded in one corner leave superpixels with fewer than k of them in reach.
+            # If the matches crowd in one corner, some superpixels have fewer than k of them in reach.
             if k == 1:
                 raise InputError(_unusable("opencv-ric", points)) from None
             k //= 2
@@ -106,7 +101,7 @@ def opencv_ric(
 
 @contextmanager
 def _nearly_repeatable() -> Iterator[None]:
-    """Keep OpenCV to one thread and one series of random numbers: RIC then gives another field only now and then."""
+    """Restrict OpenCV to one thread and a fixed random seed: repeated calls of RIC then rarely differ."""
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     cv2.setRNGSeed(0)
@@ -117,40 +112,37 @@ def _nearly_repeatable() -> Iterator[None]:
 
 
 def _contrib() -> Any:
-    if not available():
-        raise InputError(
-            "method: one of OpenCV's interpolators was given; they are taken once opencv-contrib is there: "
-            "pip install flowinpaint[peers]."
-        )
-    return getattr(cv2, "ximgproc")  # noqa: B009, the type stubs of plain OpenCV do not have it
+    if not is_installed("peers"):
+        raise InputError(f"method: OpenCV's interpolation {needs('peers')}.")
+    return getattr(cv2, "ximgproc")  # noqa: B009, the type stubs of plain OpenCV lack it
 
 
 def _check_k(k: int) -> int:
     if not FEWEST_MATCHES <= k < math.inf or k % 1:
-        raise InputError(f"k: {k} was given; a whole number of at least {FEWEST_MATCHES} is taken.")
+        raise InputError(f"k must be an integer of at least {FEWEST_MATCHES}, got {k}.")
     return int(k)
 
 
-def _matches(method: str, image: Tensor, f: Tensor, c: Tensor) -> tuple[Image, Points, Points]:
+def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[Image, Points, Points]:
     """The 8-bit image (H, W, 3), the known pixels (N, 2) as x, y, and their vectors (N, 2)."""
-    _, C, H, W = f.shape
+    _, C, H, W = flow.shape
     if C != 2:
-        raise InputError(f"flow: {C} channels were given; {method} takes 2.")
+        raise InputError(f"flow must have 2 channels for {method}, got {C}.")
     if min(H, W) < SMALLEST_SIDE:
-        raise InputError(f"image: {H}×{W} pixels were given; {method} takes at least {SMALLEST_SIDE} on each side.")
-    rows, columns = np.nonzero(c[0, 0].cpu().numpy() > 0)
+        raise InputError(f"image must have at least {SMALLEST_SIDE} pixels on each side for {method}, got {H}×{W}.")
+    rows, columns = np.nonzero(mask[0, 0].cpu().numpy() > 0)
     if len(rows) < FEWEST_MATCHES:
-        raise InputError(f"flow: {len(rows)} known vectors were given; {method} takes at least {FEWEST_MATCHES}.")
+        raise InputError(f"flow must have at least {FEWEST_MATCHES} known vectors for {method}, got {len(rows)}.")
     guide = (image[0].flip(0) * 255).round().to("cpu", torch.uint8).permute(1, 2, 0).numpy()
-    vectors = f[0].permute(1, 2, 0).cpu().numpy()[rows, columns].astype(np.float32)
+    vectors = flow[0].permute(1, 2, 0).cpu().numpy()[rows, columns].astype(np.float32)
     return np.ascontiguousarray(guide), np.stack([columns, rows], axis=1).astype(np.float32), vectors
 
 
-def _solution(method: str, dense: npt.NDArray[np.float32], f: Tensor, points: Points) -> Solution:
+def _solution(method: str, dense: npt.NDArray[np.float32], flow: Tensor, points: Points) -> Solution:
     if not np.isfinite(dense).all():
         raise InputError(_unusable(method, points))
-    return Solution(torch.from_numpy(dense).permute(2, 0, 1)[None].to(f))
+    return Solution(torch.from_numpy(dense).permute(2, 0, 1)[None].to(flow))
 
 
 def _unusable(method: str, points: Points) -> str:
-    return f"flow: {len(points)} known vectors were given; {method} takes others, and makes no finite field of these."
+    return f"flow: {method} produced a non-finite field from these {len(points)} known vectors."

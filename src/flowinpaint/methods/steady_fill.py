@@ -1,4 +1,4 @@
-"""From given vectors and edge weights to a filled field: what the linear methods share."""
+"""Steady state of given vectors and edge weights, with progress: shared by the linear methods."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ def fill_steady(
     f: Tensor,
     c: Tensor,
     weights: Tensor,
+    data_weight: Tensor | None,
     tolerance: float,
     max_iterations: float,
     progress: ProgressCallback | None,
 ) -> Solution:
-    """The steady state of `diffusion.steady`, with its progress told as that of a single level."""
+    """The steady state of `diffusion.steady`, with its progress reported as that of a single level."""
 
     def report(iterations: int, residual: float) -> None:
         if progress:
             progress(Progress(1, 1, iterations, residual))
 
-    return solve_steady(f, c, weights, tolerance=tolerance, max_iterations=max_iterations, report=report)
+    return solve_steady(
+        f, c, weights, data_weight=data_weight, tolerance=tolerance, max_iterations=max_iterations, report=report
+    )

@@ -33,8 +33,8 @@ def error_scale(f: Tensor, c: Tensor) -> Tensor:
     return _mean_and_scale(f, c)[1]
 
 
-def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
-    """Expected endpoint error (B, 1, H, W) in the unit of the field, 0 where known.
+def expected_error(log_error: Tensor, f: Tensor, c: Tensor, exact: Tensor | None = None) -> Tensor:
+    """Expected endpoint error (B, 1, H, W) in the unit of the field, 0 where a vector is exact (by default, known).
 
     It is infinite elsewhere if all known vectors are equal: these say nothing about how the field varies, which is the
     unit of the error.
@@ -42,7 +42,7 @@ def expected_error(log_error: Tensor, f: Tensor, c: Tensor) -> Tensor:
     mean, scale = _mean_and_scale(f, c)
     error = scale * torch.exp(log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM))
     alike = scale <= RELATIVE_FLOOR * mean.abs().amax(1, keepdim=True)
-    return torch.where(c > 0, 0.0, torch.where(alike, torch.inf, error))
+    return torch.where(c > 0 if exact is None else exact, 0.0, torch.where(alike, torch.inf, error))
 
 
 def _mean_and_scale(f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from flowinpaint import api
 from flowinpaint.baselines.pd.config import paper_pd_config
 from flowinpaint.evaluation.paper_figures import PAPER_COSTS, PaperCost
+from flowinpaint.methods.builtin import BUILTIN
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction.drawing import LOOKS, render
 from flowinpaint.reproduction.experiment import (
@@ -149,13 +148,13 @@ def _costs(session: Session) -> list[Cost]:
     costs = []
     for method in session.methods.among([*FAMILIES, *(name for name in METHODS if name not in FAMILIES)]):
         name, config, settings = method.name, None, dict[str, float | str]()
-        if name == PD and find_spec("diffusers") is None:
+        if name == PD and BUILTIN[PD].not_installed():
             continue
         if method.family:
             config = session.methods.networks.config(NETWORKS[network_at(method.family, MIDDLE)]).model
             settings = session.scale.sampling_of(method.family)
-        elif name in api.NETWORKS:
-            config = api.NETWORKS[name].config
+        elif BUILTIN[name].is_network:
+            config = BUILTIN[name].config
         else:
             settings = explicit_parameters(name, MIDDLE)
         parameters = 0 if config is None else count_parameters(config)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
-from flowinpaint import api
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.records import RunKey
+from flowinpaint.methods.registry import find_method
 from flowinpaint.reproduction.experiment import (
     DENSITIES,
     METHODS,
@@ -58,10 +57,9 @@ class Methods:
 
     def obstacle(self, name: str) -> str:
         """The reason why a method cannot run here, "" if it can."""
-        if name == "amle" and name not in api.EXPLICIT:
-            return "it needs numba, the extra 'fast'"
-        if name == PD and find_spec("diffusers") is None:
-            return "it needs diffusers, the extra 'pd'"
+        method = find_method(name)
+        if method is not None and (clause := method.not_installed()):
+            return f"it {clause}"
         if name == PD and not (self._on_gpu or self.networks.scale.rehearsal or PD in (self.chosen or ())):
             return "on a CPU a frame takes hours; name 'pd' in --methods to run it anyway"
         return ""

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from flowinpaint import api
 from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.io import atomic_path
+from flowinpaint.machine import device_name
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.speed.cases import inputs_at
 from flowinpaint.speed.measure import Timing, repeat
@@ -95,8 +96,7 @@ def measure_time(
     """
     image, flow, mask = inputs_at(size, size, density, seed=0).on(device)
     if isinstance(method, str):
-        inputs = (image.double(), flow.double(), mask.double())
-        return _median(repeat(partial(api.EXPLICIT[method].fill, *inputs, **parameters), device, repeats))
+        return _median(repeat(partial(get_method(method).fill, image, flow, mask, **parameters), device, repeats))
     try:
         return _network_time(method, (image, flow, mask), parameters, repeats)
     finally:

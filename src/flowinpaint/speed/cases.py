@@ -14,9 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from flowinpaint import api
+from flowinpaint.api import load_model, to_batch
 from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.masks import random_mask
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped, read_model
 from flowinpaint.neuroexplicit.kernels.dtm_cpu import fastest_dtype
@@ -52,7 +53,7 @@ class SpeedCase:
     @property
     def dtype(self) -> torch.dtype:
         """The type that a network computes in; float32 for methods without one."""
-        if self.precision == "float32" or self.method in api.EXPLICIT:
+        if self.precision == "float32" or not get_method(self.method).is_network:
             return torch.float32
         return torch.float16 if self.device.startswith("cuda") else fastest_dtype()
 
@@ -68,9 +69,9 @@ class Inputs(NamedTuple):
         """Image in [0, 1], flow (0 where unknown) and mask, each (1, ·, H, W) float32 on a device."""
         known = self.mask[..., None]
         return (
-            api.to_batch(self.image, device) / 255,
-            api.to_batch(np.where(known, self.flow, 0), device),
-            api.to_batch(known, device),
+            to_batch(self.image, device) / 255,
+            to_batch(np.where(known, self.flow, 0), device),
+            to_batch(known, device),
         )
 
 
@@ -98,7 +99,7 @@ def all_cases(
         for device in devices
         for size in sizes
         for method in methods
-        for precision in (("auto",) if method in api.EXPLICIT else precisions)
+        for precision in (precisions if get_method(method).is_network else ("auto",))
     ]
 
 
@@ -109,19 +110,17 @@ def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
         if method.endswith(WEIGHTS_SUFFIX):
             files[method] = Path(method)
             read_model(method)
-        elif method in api.NETWORKS:
-            files[method] = weights = api.NETWORKS[method].weights
-            check_shipped(weights)
-        elif method in api.EXPLICIT:
-            files[method] = None
         else:
-            raise api.unknown_method("methods", method)
+            found = get_method(method, "methods")
+            files[method] = found.weights
+            if found.weights is not None and found.shipped:
+                check_shipped(found.weights)
     return files
 
 
 def network_of(weights: Path, device: torch.device, precision: Precision) -> Network:
     """The model in a file, set to a precision if it has fast paths."""
-    model = api.load_model(weights, device)
+    model = load_model(weights, device)
     if isinstance(model, Neuroexplicit):
         model.backend = "auto" if precision == "auto" else "torch"
     return model
@@ -132,8 +131,7 @@ def fill_function(
 ) -> Callable[[Tensor, Tensor, Tensor], Any]:
     """The method as a function of image, flow and mask (1, ·, H, W) that are on the device already."""
     if weights is None:
-        fill = api.EXPLICIT[method].fill
-        return lambda image, flow, mask: fill(image.double(), flow.double(), mask.double())
+        return get_method(method).fill
     model = network_of(weights, device, precision)
 
     @torch.inference_mode()

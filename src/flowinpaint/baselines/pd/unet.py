@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from flowinpaint.baselines.pd.config import UNetConfig
 from flowinpaint.errors import InputError
+from flowinpaint.extras import needs
 
 if TYPE_CHECKING:
     from diffusers.models.unets.unet_2d import UNet2DModel
@@ -54,7 +55,7 @@ def _build(config: UNetConfig, inputs: int) -> UNet2DModel:
     try:
         from diffusers.models.unets.unet_2d import UNet2DModel
     except ImportError as error:
-        raise InputError("method 'pd' needs the extra 'pd', which is not installed.") from error
+        raise InputError(f"method 'pd' {needs('pd')}.") from error
     prefixes = ["Attn" if attends else "" for attends in config.attention]
     unet: UNet2DModel = UNet2DModel(
         in_channels=inputs,

@@ -46,6 +46,11 @@ FSI = f"{__name__}.fsi"
 PYRAMID = f"{__name__}.pyramid"
 
 
+def load_multigrid(device: torch.device) -> None:
+    """Load, and on a first use compile, the kernels of the steady-state solver."""
+    kernels_for(MULTIGRID, device)
+
+
 @cache
 def _warn_of_plain_kernels(suffix: str) -> None:
     """Say once per process why computations are slow."""

@@ -6,12 +6,9 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import flowinpaint as fi
-from flowinpaint.api import NETWORKS, usual_methods
-from flowinpaint.cli import app
-from helpers import FLOW_AWARE
+from helpers import FLOW_AWARE, run_cli
 
 
 @pytest.fixture
@@ -31,18 +28,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*arguments: Any) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
-
-
 @pytest.mark.parametrize("name", ["flow.flo", "flow.png", "flow.npy", "flow.npz", "flow.pfm"])
 @pytest.mark.parametrize("method", ["eed", "nearest"])
 def test_fill_every_format_to_every_format(folder: Path, name: str, method: str) -> None:
     out = folder / f"out{Path(name).suffix}"
-    code, stdout, _ = run("fill", folder / "image.png", folder / name, "-o", out, "--method", method)
+    code, stdout, _ = run_cli("fill", folder / "image.png", folder / name, "-o", out, "--method", method)
     assert code == 0
     assert str(out) in stdout
     dense, valid = fi.read_flow(out)
@@ -53,16 +43,16 @@ def test_fill_every_format_to_every_format(folder: Path, name: str, method: str)
 
 def test_a_mask_selects_from_a_dense_field_and_may_be_inverted(folder: Path) -> None:
     expected = folder / "expected.flo"
-    assert run("fill", folder / "image.png", folder / "flow.flo", "-o", expected)[0] == 0
+    assert run_cli("fill", folder / "image.png", folder / "flow.flo", "-o", expected)[0] == 0
     for mask in (["--mask", folder / "mask.png"], ["--mask", folder / "unknown.png", "--invert-mask"]):
         out = folder / "out.flo"
-        assert run("fill", folder / "image.png", folder / "dense.flo", "-o", out, *mask)[0] == 0
+        assert run_cli("fill", folder / "image.png", folder / "dense.flo", "-o", out, *mask)[0] == 0
         assert out.read_bytes() == expected.read_bytes()
 
 
 def test_preview_is_a_picture(folder: Path) -> None:
     picture = folder / "preview.png"
-    code, stdout, _ = run(
+    code, stdout, _ = run_cli(
         "fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--preview", picture
     )
     assert code == 0
@@ -78,7 +68,7 @@ def test_the_default_is_the_flagship_without_a_network_connection(
 ) -> None:
     monkeypatch.setattr(socket, "socket", None)
     fill = ["fill", folder / "image.png", folder / "flow.flo", "-o"]
-    code, stdout, stderr = run(*fill, folder / "o.flo")
+    code, stdout, stderr = run_cli(*fill, folder / "o.flo")
     assert code == 0
     assert "neuroexplicit" in stdout
     assert "Warning" not in stderr
@@ -86,11 +76,11 @@ def test_the_default_is_the_flagship_without_a_network_connection(
     sparse, known = fi.read_flow(folder / "flow.flo")
     assert valid.all()
     assert np.array_equal(dense[known], sparse[known])
-    assert run(*fill, folder / "named.flo", "--method", "neuroexplicit")[0] == 0
+    assert run_cli(*fill, folder / "named.flo", "--method", "neuroexplicit")[0] == 0
     assert (folder / "named.flo").read_bytes() == (folder / "o.flo").read_bytes()
     fi.write_flow(folder / "disparity.pfm", np.abs(sparse[..., :1]))
     fi.write_image(folder / "grey.png", np.full((24, 33), 90, np.uint8))
-    assert run("fill", folder / "grey.png", folder / "disparity.pfm", "-o", folder / "o.pfm")[0] == 0
+    assert run_cli("fill", folder / "grey.png", folder / "disparity.pfm", "-o", folder / "o.pfm")[0] == 0
     assert fi.read_flow(folder / "o.pfm")[0].shape == (24, 33, 1)
 
 
@@ -99,7 +89,7 @@ def test_expected_errors_go_to_a_file(folder: Path, own: bool) -> None:
     weights, errors = folder / "w.safetensors", folder / "errors.pfm"
     fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(**FLOW_AWARE | {"width": 2})), weights)
     fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--errors", errors]
-    code, stdout, _ = run(*fill, *(["--method", weights] if own else []))
+    code, stdout, _ = run_cli(*fill, *(["--method", weights] if own else []))
     assert code == 0
     assert f"Wrote {errors}." in stdout
     told, valid = fi.read_flow(errors)
@@ -109,23 +99,39 @@ def test_expected_errors_go_to_a_file(folder: Path, own: bool) -> None:
     assert np.array_equal(told[..., 0] == 0, known)
 
 
-def test_errors_that_a_method_cannot_tell_are_refused_before_anything_is_written(folder: Path) -> None:
+def test_errors_that_a_method_cannot_tell_are_refused_before_any_file_is_read(folder: Path) -> None:
+    before = set(folder.iterdir())
+    weights = folder.parent / "w.safetensors"
+    fi.save_model(fi.Neuroexplicit(fi.NeuroexplicitConfig(width=2)), weights)
+    fill = ["fill", folder / "no.png", folder / "no.flo", "-o", folder / "o.flo", "--errors", folder / "errors.pfm"]
+    for method in ("nearest", "neuroexplicit-paper", weights):
+        code, _, stderr = run_cli(*fill, "--method", method)
+        assert code == 1
+        assert "--errors needs a method that predicts its errors, such as neuroexplicit, got" in stderr
+        assert set(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("errors", ["e.flo", "e.png"])
+def test_errors_need_a_format_that_holds_zeros(folder: Path, errors: str) -> None:
     before = set(folder.iterdir())
     fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo"]
-    for errors, message in (
-        ("errors.pfm", "--errors: nearest cannot tell"),
-        ("e.flo", "ends in .pfm, .npy, .npz"),
-        ("e.png", "ends in .pfm, .npy, .npz"),
-    ):
-        code, _, stderr = run(*fill, "--errors", folder / errors, "--method", "nearest")
-        assert code == 1
-        assert message in " ".join(stderr.split())
-        assert set(folder.iterdir()) == before
+    code, _, stderr = run_cli(*fill, "--errors", folder / errors)
+    assert code == 1
+    assert "ending in .pfm, .npy, .npz" in " ".join(stderr.split())
+    assert set(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("method", ["magic", "pd"])
+def test_a_method_that_cannot_be_used_is_refused_before_any_file_is_read(folder: Path, method: str) -> None:
+    code, _, stderr = run_cli("fill", folder / "no.png", folder / "no.flo", "-o", folder / "o.flo", "--method", method)
+    assert code == 1
+    assert stderr.startswith("Error: method ")
+    assert f"'{method}'" in stderr
 
 
 def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None:
     fill = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", "--set", "max_iterations=1"]
-    code, _, stderr = run(*fill, "--method", "laplace-beltrami")
+    code, _, stderr = run_cli(*fill, "--method", "laplace-beltrami")
     assert code == 0
     assert "Warning: laplace-beltrami stopped after" in stderr
 
@@ -133,8 +139,10 @@ def test_settings_reach_the_method_and_a_short_run_is_said(folder: Path) -> None
 def test_pixels_that_the_file_does_not_know_stay_unknown_whatever_the_mask_says(folder: Path) -> None:
     fi.write_mask(folder / "all.png", np.ones((24, 33), np.bool_))
     out, expected = folder / "o.flo", folder / "expected.flo"
-    assert run("fill", folder / "image.png", folder / "flow.flo", "-o", expected)[0] == 0
-    code, _, stderr = run("fill", folder / "image.png", folder / "flow.flo", "-o", out, "--mask", folder / "all.png")
+    assert run_cli("fill", folder / "image.png", folder / "flow.flo", "-o", expected)[0] == 0
+    code, _, stderr = run_cli(
+        "fill", folder / "image.png", folder / "flow.flo", "-o", out, "--mask", folder / "all.png"
+    )
     assert code == 0
     assert "are unknown in" in stderr
     assert out.read_bytes() == expected.read_bytes()
@@ -147,16 +155,16 @@ def test_filled_values_that_a_format_cannot_hold_are_cut_and_counted(folder: Pat
     disparity = np.where(rng.random((24, 33, 1)) < 0.2, 1 / 256, 200).astype(np.float32)
     fi.write_flow(folder / "disparity.pfm", np.where(rng.random((24, 33, 1)) < 0.2, disparity, np.nan))
     out = folder / "o.png"
-    code, _, stderr = run("fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--method", "eed")
+    code, _, stderr = run_cli("fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--method", "eed")
     assert code == 0
-    assert "filled vectors were cut" in stderr
+    assert "filled vectors were clipped" in stderr
     dense, valid = fi.read_flow(out)
     assert valid.all()
     assert dense.min() == 1 / 256
 
 
 def test_nothing_to_fill_is_said(folder: Path) -> None:
-    code, _, stderr = run("fill", folder / "image.png", folder / "dense.flo", "-o", folder / "o.flo")
+    code, _, stderr = run_cli("fill", folder / "image.png", folder / "dense.flo", "-o", folder / "o.flo")
     assert code == 0
     assert "nothing to fill" in stderr
 
@@ -174,11 +182,14 @@ ERRORS = {
     "no such output folder": (["image.png", "flow.flo", "-o", "no/o.flo"], "does not exist"),
     "no such preview format": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "p.doc"], "p.doc"),
     "wrong channels for the output": (["image.png", "five.npy", "-o", "o.flo"], "channels"),
-    "unknown method": (["image.png", "flow.flo", "-o", "o.flo", "--method", "magic"], "method: 'magic'"),
+    "unknown method": (
+        ["image.png", "flow.flo", "-o", "o.flo", "--method", "magic"],
+        "method must be one of neuroexplicit, ",
+    ),
     "bad setting": (["image.png", "flow.flo", "-o", "o.flo", "--set", "lam"], "KEY=VALUE"),
     "bad setting value": (
         ["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "lam=a"],
-        "lam: 'a' was given; a number is taken",
+        "lam must be a number, got 'a'",
     ),
     "setting without a name": (["image.png", "flow.flo", "-o", "o.flo", "--set", "=1.5"], "KEY=VALUE"),
     "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "lamda=1"], "lamda"),
@@ -186,11 +197,17 @@ ERRORS = {
     "a setting beyond reason": (["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "rho=1e9"], "rho"),
     "a setting of the default": (
         ["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=1"],
-        "lam: is no parameter of 'neuroexplicit'; taken: none",
+        "lam must be a parameter of 'neuroexplicit', which has none",
     ),
-    "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: is an input"),
-    "preview over the image": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "image.png"], "image.png: is an"),
-    "preview over the output": (["image.png", "flow.flo", "-o", "o.png", "--preview", "./o.png"], "o.png: is an input"),
+    "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: is also an input"),
+    "preview over the image": (
+        ["image.png", "flow.flo", "-o", "o.flo", "--preview", "image.png"],
+        "image.png: is also an",
+    ),
+    "preview over the output": (
+        ["image.png", "flow.flo", "-o", "o.png", "--preview", "./o.png"],
+        "o.png: is also an input",
+    ),
     "inverted without a mask": (["image.png", "flow.flo", "-o", "o.flo", "--invert-mask"], "--invert-mask"),
     "nothing known": (["image.png", "none.npy", "-o", "o.npy"], "none.npy: no pixel is known"),
     "too large for the output": (["image.png", "large.npy", "-o", "o.png"], "o.png: a KITTI PNG cannot hold"),
@@ -213,7 +230,7 @@ def test_an_error_is_a_sentence_and_nothing_is_written(
     Path("short.flo").write_bytes(Path("flow.flo").read_bytes()[:100])
     before = {p: p.read_bytes() for p in folder.iterdir()}
     arguments, sentence = ERRORS[case]
-    code, stdout, stderr = run("fill", *arguments)
+    code, stdout, stderr = run_cli("fill", *arguments)
     assert code == 1
     assert stdout == ""
     assert stderr.startswith("Error: ")
@@ -222,53 +239,12 @@ def test_an_error_is_a_sentence_and_nothing_is_written(
     assert {p: p.read_bytes() for p in folder.iterdir()} == before
 
 
-def test_demo_writes_fields_and_a_picture_and_prints_a_table(tmp_path: Path) -> None:
-    out = tmp_path / "deep" / "demo"
-    code, stdout, _ = run("demo", "-o", out, "--density", "0.03")
-    assert code == 0
-    inputs = {"image.png", "truth.flo", "given.flo", "mask.png", "demo.png"}
-    assert {p.name for p in out.iterdir()} == inputs | {f"{method}.flo" for method in usual_methods()}
-    assert all(method in stdout for method in ("eed", "harmonic", "nearest", "EPE", "seconds"))
-    truth, given = fi.read_flow(out / "truth.flo")[0], fi.read_flow(out / "given.flo")[1]
-    assert given.mean() == pytest.approx(0.03, abs=1e-4)
-    errors = {name: fi.epe(fi.read_flow(out / f"{name}.flo")[0], truth) for name in usual_methods()}
-    assert min(errors, key=lambda name: errors[name]) == "neuroexplicit"
-    assert errors["eed"] < min(errors["harmonic"], errors["nearest"])
-    assert stdout.index("neuroexplicit") < min(stdout.index(name) for name in errors if name != "neuroexplicit")
-    assert f"{errors['eed']:.3f}" in stdout
-    assert cv2.imread(str(out / "demo.png")) is not None
-
-
-@pytest.mark.parametrize("arguments", [["--density", "0"], ["--density", "2"], ["-o", "taken.txt"]])
-def test_demo_refuses_bad_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("taken.txt").write_text("mine")
-    code, _, stderr = run("demo", *arguments)
-    assert code == 1
-    assert stderr.startswith("Error: ")
-    assert [p.name for p in tmp_path.iterdir()] == ["taken.txt"]
-
-
-def test_methods_lists_every_method() -> None:
-    code, stdout, _ = run("methods")
-    assert code == 0
-    assert all(name in stdout for name in fi.methods())
-    shown = {name: line for line in stdout.splitlines() for name in fi.methods() if f" {name} " in line}
-    assert all(" shipped " in shown[name] for name in NETWORKS)
-
-
-def test_version_and_help() -> None:
-    assert run("--version")[1].strip() == fi.__version__
-    help_text = run("--help")[1]
-    assert all(command in help_text for command in ("fill", "demo", "methods", "evaluate", "tune"))
-
-
 def test_parameters_from_a_file_are_those_of_the_nearest_density_and_set_overrides_them(folder: Path) -> None:
     table = {"0.01": {"lam": 1e-6}, "0.2": {"lam": 1e-2, "alpha": 0.2}, "1": {"lam": 1.0}}
     (folder / "params.json").write_text(json.dumps({"method": "eed", "by_density": table}))
 
     def filled(*options: Any) -> bytes:
-        assert run("fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", *options)[0] == 0
+        assert run_cli("fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo", *options)[0] == 0
         return (folder / "o.flo").read_bytes()
 
     from_file = filled("--params", folder / "params.json")
@@ -281,7 +257,7 @@ def test_parameters_from_a_file_are_those_of_the_nearest_density_and_set_overrid
 def test_parameters_of_another_method_are_refused(folder: Path) -> None:
     (folder / "params.json").write_text('{"method": "eed", "lam": 1e-3}')
     arguments = ["fill", folder / "image.png", folder / "flow.flo", "-o", folder / "o.flo"]
-    code, _, stderr = run(*arguments, "--method", "nearest", "--params", folder / "params.json")
+    code, _, stderr = run_cli(*arguments, "--method", "nearest", "--params", folder / "params.json")
     assert code == 1
-    assert "holds parameters of eed" in stderr
+    assert "must hold parameters of nearest, got those of eed" in stderr
     assert not (folder / "o.flo").exists()

@@ -1,0 +1,97 @@
+"""Networks as methods: the configurations of those in the package, models kept in memory, and their fill function."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowinpaint.baselines.flownets.config import FlowNetSConfig
+from flowinpaint.baselines.pd.config import PDConfig
+from flowinpaint.baselines.wgain.config import WGAINConfig
+from flowinpaint.diffusion.data_term import data_term
+from flowinpaint.methods.method import Fill, Method
+from flowinpaint.networks.network import Network
+from flowinpaint.networks.output import expected_error
+from flowinpaint.networks.weights import check_shipped, read_model, read_model_config
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.result import ProgressCallback, Solution
+
+FLAGSHIP = NeuroexplicitConfig(
+    width=48,
+    fine_width=48,
+    depth=6,
+    decoder_kernel=2,
+    merge=True,
+    confidence=True,
+    steps=(40, 40, 320, 100),
+    flow_aware=True,
+    start="pull",
+    time_step="quarter",
+    direction_floor=0.01,
+)
+PAPER_STEPS = (60, 60, 120, 120)
+"""Diffusion steps of the paper's network as shipped; the paper itself has 5, 15, 30, 45."""
+PAPER_NETWORK = NeuroexplicitConfig(steps=PAPER_STEPS)
+FLOWNETS = FlowNetSConfig()
+WGAIN = WGAINConfig()
+PD = PDConfig()
+
+MOST_KEPT_MODELS = 4
+"""Models kept in memory for the next call of `inpaint`."""
+
+
+def file_method(path: Path, name: str) -> Method:
+    """The method of a network in a .safetensors file."""
+    config = read_model_config(path)
+    return Method(
+        name,
+        "the network in a file",
+        config,
+        weights=path,
+        channels=config.channels if isinstance(config, NeuroexplicitConfig) and config.learn_kernels else None,
+        gives_error=isinstance(config, NeuroexplicitConfig) and config.confidence,
+        takes_weights=isinstance(config, NeuroexplicitConfig),
+    )
+
+
+def read_network(weights: Path, shipped: bool, device: torch.device) -> Network:
+    """The network in a file, on a device in evaluation mode; `shipped` as in `Method`."""
+    if shipped:
+        check_shipped(weights)
+    return read_model(weights).to(device).eval()
+
+
+def network_fill(method: Method, device: torch.device) -> Fill:
+    """The fill function of a network on a device."""
+    assert method.weights is not None
+    model = _network(method.weights, method.shipped, device)
+
+    @torch.inference_mode()
+    def fill(
+        image: Tensor, flow: Tensor, mask: Tensor, *, progress: ProgressCallback | None = None, **parameters: Any
+    ) -> Solution:
+        u, log_error = model.complete(image, flow, mask, progress, **parameters)
+        exact = data_term(flow, mask, parameters.get("weight")).exact
+        error = None if log_error is None else expected_error(log_error, flow, mask, exact)
+        return Solution(u, model.iterations(*flow.shape[-2:], **parameters), expected_error=error)
+
+    return fill
+
+
+def _network(weights: Path, shipped: bool, device: torch.device) -> Network:
+    """The network in a file, kept until the file changes."""
+    if not weights.is_file():
+        return read_network(weights, shipped, device)  # raises the error
+    about = weights.stat()
+    stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size
+    return _kept_network(weights.resolve(), shipped, stamp, device)
+
+
+@lru_cache(maxsize=MOST_KEPT_MODELS)
+def _kept_network(weights: Path, shipped: bool, stamp: tuple[int, ...], device: torch.device) -> Network:
+    """A network as its file was when stamped: reading it, and what its backend prepares, is done once."""
+    return read_network(weights, shipped, device)
