@@ -15,6 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.fsi import fsi_cycle, fsi_cycle_of
 from flowinpaint.diffusion.stencil import divergence
 
@@ -32,7 +33,11 @@ def main() -> None:
     c = (torch.rand(2, 1, 192, 192, generator=g) < 0.05).float().to(device)
     weights = (0.1 * torch.rand(2, 4, 192, 192, generator=g)).to(device).requires_grad_()
     print(f"torch {torch.__version__}, {device}, {torch.get_num_threads()} thread(s)")
-    _report("graph of the steps", lambda: fsi_cycle_of([partial(divergence, weights)] * STEPS, u, f, c, 1.0), weights)
+    _report(
+        "graph of the steps",
+        lambda: fsi_cycle_of([partial(divergence, weights)] * STEPS, u, data_term(f, c), 1.0),
+        weights,
+    )
     _report("fsi_cycle", lambda: fsi_cycle(u, f, c, weights, 1.0, STEPS), weights)
     _report("fsi_cycle, segment=7", lambda: fsi_cycle(u, f, c, weights, 1.0, STEPS, segment=7), weights)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.cli import app
+from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import SymmetricTensor, orientation_from_vector, tensor_from_eigen
 from flowinpaint.networks.network import Network

@@ -5,7 +5,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from flowinpaint.data import scene
+from flowinpaint.data import demo_scene as scene
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 SIZE = (112, 160)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import flowinpaint as fi
-from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.demo_scene import sample_scene
+from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.diffusion.fsi import fsi_cycle
 from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import divergence

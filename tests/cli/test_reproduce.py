@@ -20,7 +20,7 @@ from flowinpaint.reproduction import cost, curves, drawing, frames, networks, ta
 from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
 from flowinpaint.result import Result
 from flowinpaint.speed import measure
-from flowinpaint.speed.cases import Given
+from flowinpaint.speed.cases import Inputs
 from frame_folder import make_root
 from scene_bank import tiny_bank
 
@@ -64,11 +64,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simple_scenes: None) 
     frames._scene.cache_clear()
 
 
-def grey_frame(height: int, width: int, density: float, seed: int) -> Given:
+def grey_frame(height: int, width: int, density: float, seed: int) -> Inputs:
     """A frame to time methods on, without painting the sample scene."""
     mask = np.zeros((height, width), np.bool_)
     mask[::4, ::4] = True
-    return Given(np.full((height, width, 3), 128, np.uint8), np.ones((height, width, 2), np.float32), mask)
+    return Inputs(np.full((height, width, 3), 128, np.uint8), np.ones((height, width, 2), np.float32), mask)
 
 
 def run(*arguments: Any) -> tuple[int, str, str]:

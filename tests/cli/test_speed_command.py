@@ -14,9 +14,12 @@ from flowinpaint.cli import speed as speed_command
 from flowinpaint.cli.speed import parse_megapixels, parse_sizes
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
+from flowinpaint.methods.method import Method
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.networks.weights import save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.result import Solution
 from flowinpaint.speed import cases, measure, roofline
 
 BASIC = ["--methods", "nearest", "--sizes", "16x24", "--devices", "cpu", "--repeats", "2", "--sides", "8,16"]

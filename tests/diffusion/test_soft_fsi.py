@@ -44,9 +44,13 @@ def oracle(u: Tensor, f: Tensor, c: Tensor, k: Tensor, weights: Tensor, tau: Ten
 def test_values_and_gradients_are_the_oracles(size: tuple[int, int], steps: int, segment: int | None) -> None:
     u, f, c, k, weights, tau = problem(3, *size, B=2)
     results = []
-    for run in (lambda *x: fsi_cycle(*x[:3], *x[4:], steps, segment, data_weight=x[3]), lambda *x: oracle(*x, steps)):
+    for cycle in (True, False):
         leaves = [x.clone().requires_grad_() for x in (u, f, k, weights, tau)]
-        end = run(leaves[0], leaves[1], c, leaves[2], leaves[3], leaves[4])
+        u_, f_, k_, w_, tau_ = leaves
+        if cycle:
+            end = fsi_cycle(u_, f_, c, w_, tau_, steps, segment, data_weight=k_)
+        else:
+            end = oracle(u_, f_, c, k_, w_, tau_, steps)
         direction = torch.randn(end.shape, generator=generator(9), dtype=end.dtype)
         results.append([end.detach(), *torch.autograd.grad(end, leaves, direction)])
     for a, b in zip(*results, strict=True):
@@ -90,7 +94,8 @@ def direct(data: DataTerm, weights: Tensor) -> Tensor:
     system, right = torch.diag(k) - A, k[:, None] * data.f[0].flatten(1).T
     system[exact] = torch.eye(len(k), dtype=k.dtype)[exact]
     right[exact] = data.f[0].flatten(1).T[exact]
-    return torch.linalg.solve(system, right).T.reshape(data.f.shape)
+    u: Tensor = torch.linalg.solve(system, right)
+    return u.T.reshape(data.f.shape)
 
 
 def test_growing_weights_converge_to_the_exact_data_term() -> None:

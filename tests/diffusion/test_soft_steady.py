@@ -122,7 +122,8 @@ def test_gradients_are_those_of_a_dense_solve(negative: bool) -> None:
     def dense(f: Tensor, w: Tensor, k: Tensor) -> Tensor:
         basis = torch.eye(63, dtype=w.dtype).view(1, 63, 7, 9)
         A, soft = pure_divergence(w, basis)[0].reshape(63, 63).T, (k * c).flatten()
-        return torch.linalg.solve(torch.diag(soft) - A, soft[:, None] * f[0].flatten(1).T).T.reshape(f.shape)
+        u: Tensor = torch.linalg.solve(torch.diag(soft) - A, soft[:, None] * f[0].flatten(1).T)
+        return u.T.reshape(f.shape)
 
     leaves = [x.requires_grad_() for x in (f, weights, k)]
     direction = torch.randn(f.shape, generator=generator(11), dtype=torch.float64)

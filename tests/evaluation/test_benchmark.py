@@ -12,6 +12,8 @@ from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.evaluation import Record, evaluate
 from flowinpaint.evaluation.runner import Step
+from flowinpaint.methods import registry
+from flowinpaint.methods.method import Method
 from flowinpaint.methods.nearest import nearest
 from flowinpaint.result import Solution
 from frame_folder import make_root

@@ -165,7 +165,7 @@ def test_the_extras_are_those_of_the_project() -> None:
 
 
 def test_pd_by_name_says_how_to_make_its_weights() -> None:
-    from flowinpaint.reproduction.study import NETWORKS
+    from flowinpaint.reproduction.experiment import NETWORKS
 
     assert BUILTIN["pd"].trained_by in NETWORKS
     for call, argument in ((fi.inpaint, "method"), (fi.load_model, "name_or_path")):

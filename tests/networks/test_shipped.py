@@ -11,11 +11,13 @@ from safetensors import safe_open
 from torch import Tensor
 
 import flowinpaint as fi
-from flowinpaint import api
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.masks.cases import Case, Pattern
+from flowinpaint.methods import neural as neural_methods
+from flowinpaint.methods.builtin import BUILTIN
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.metrics import geometric_mean
 from flowinpaint.networks.weights import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
 from flowinpaint.neuroexplicit import dtm

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from flowinpaint import api
 from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.errors import FileFormatError, MissingFileError

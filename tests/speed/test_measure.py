@@ -12,9 +12,12 @@ import torch
 from flowinpaint import api
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
+from flowinpaint.methods.method import Method
+from flowinpaint.methods.registry import METHODS
 from flowinpaint.networks.weights import save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.result import Solution
 from flowinpaint.speed import cases, measure, roofline
 from flowinpaint.speed.cases import SpeedCase, all_cases, fill_function, inputs_at, network_of, weights_files
 from flowinpaint.speed.measure import (
@@ -166,7 +169,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
     def fragile(*_: Any, **__: Any) -> Solution:
         raise RuntimeError("not today")
 
-    monkeypatch.setitem(api.EXPLICIT, "fragile", api.ExplicitMethod("", fragile))  # type: ignore[arg-type]
+    monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
     all_of = all_cases(["fragile", "nearest"], [(16, 16)], ["cpu"], ["auto"])
     results, _ = measure_cases(
         all_of,

@@ -5,7 +5,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from flowinpaint.baselines.flownets.module import FlowNetS, FlowNetSConfig
+from flowinpaint.baselines.flownets.config import FlowNetSConfig
+from flowinpaint.baselines.flownets.module import FlowNetS
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.levels import START_STEPS
 from flowinpaint.neuroexplicit.model import Neuroexplicit

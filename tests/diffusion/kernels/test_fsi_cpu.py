@@ -19,7 +19,8 @@ SIZES = [(1, 1), (1, 9), (12, 1), (2, 2), (9, 17), (33, 40), (64, 35)]
 
 
 def diffuse(u: Tensor, known: Tensor, weights: Tensor | None, steps: int, held: Tensor | None = None) -> Tensor:
-    return fsi_cpu.diffuse(u, DataTerm(u if held is None else held, known), weights, 0.25, steps)
+    filled: Tensor = fsi_cpu.diffuse(u, DataTerm(u if held is None else held, known), weights, 0.25, steps)
+    return filled
 
 
 @pytest.fixture(params=[1, 2, 5])
