@@ -45,6 +45,8 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 def _convert(value: Any, wanted: Any, key: str) -> Any:
     origin, arguments = get_origin(wanted), get_args(wanted)
+    if origin is Annotated and not callable(arguments[1]):  # a limit, which the dataclass checks
+        return _convert(value, arguments[0], key)
     if origin is Annotated or dataclasses.is_dataclass(wanted):
         if not isinstance(value, Mapping):
             raise InputError(f"{key} must be a table [{key}], got {value!r}.")

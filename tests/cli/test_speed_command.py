@@ -200,8 +200,8 @@ def test_the_page_lists_every_option_with_its_default() -> None:
         (["--sides", "8,90000"], "got '8,90000'"),
         (["--sides", "8,9", "--many-sizes", "5"], "--sides must allow the 5 sizes of --many-sizes, got '8,9'."),
         (["--many-sizes", "1"], "--many-sizes must be 0 or at least 2, because the first size does not count; got 1."),
-        (["-o", "file"], "file: is a file; a folder"),
-        (["-o", "file/in"], "file: is a file; a folder"),
+        (["-o", "file"], "file: must be a folder, got a file"),
+        (["-o", "file/in"], "file: must be a folder, got a file"),
         (["--sizes", "40000x30000"], "got '40000x30000'"),
         (["--megapixels", "1e9"], "got '1e9'"),
     ],
@@ -222,5 +222,5 @@ def test_without_a_gpu_cuda_is_refused(place: Path) -> None:
         pytest.skip("there is one")
     code, _, stderr = run(*BASIC, "--devices", "cpu,cuda")
     assert code == 1
-    assert "PyTorch sees 0 CUDA devices" in stderr
+    assert "one of the 0 CUDA devices that PyTorch sees, got 'cuda'" in stderr
     assert not list(place.iterdir())

@@ -40,7 +40,7 @@ def test_callers_cannot_change_the_table() -> None:
         ([], 'must be an object with a "method"'),
         ({"lam": 1}, 'must be an object with a "method"'),
         ({"method": 3}, 'must be an object with a "method"'),
-        ({"method": "magic"}, "method must be one of .*eed.*; got 'magic'"),
+        ({"method": "magic"}, "method must be one of .*eed.*, got 'magic'"),
         ({"method": "eed", "sigma": 1}, "sigma"),
         ({"method": "nearest", "lam": 1}, "lam.*'nearest'"),
         ({"method": "eed", "lam": "1"}, "lam.*'1'"),

@@ -20,7 +20,7 @@ from flowinpaint.evaluation.results_tables import (
     uncertainty_table,
 )
 from flowinpaint.masks.cases import Case, case_text
-from flowinpaint.methods.neural import PAPER_STEPS
+from flowinpaint.neuroexplicit.config import PAPER_STEPS
 from flowinpaint.text_tables import wrapped
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"

@@ -14,8 +14,9 @@ _WEIGHTS = Path(__file__).parents[1] / "weights"
 
 def _shipped(name: str, summary: str, config: str, **about: Any) -> Method:
     """A network whose weights are part of the package."""
-    implementation = f"flowinpaint.methods.neural:{config}"
-    return Method(name, summary, implementation, weights=_WEIGHTS / f"{name}.safetensors", shipped=True, **about)
+    return Method(
+        name, summary, f"flowinpaint.{config}", weights=_WEIGHTS / f"{name}.safetensors", shipped=True, **about
+    )
 
 
 _steady = partial(Method, double=True, takes_weights=True, warm_up="flowinpaint.diffusion.kernels:load_multigrid")
@@ -28,27 +29,32 @@ BUILTIN = {
         _shipped(
             "neuroexplicit",
             "diffusion steered by a network that sees image and field, the flagship",
-            "FLAGSHIP",
+            "neuroexplicit.config:FLAGSHIP",
             gives_error=True,
             takes_weights=True,
         ),
         _shipped(
             "neuroexplicit-paper",
             "the paper's network, which sees the image alone, with more steps of diffusion",
-            "PAPER_NETWORK",
+            "neuroexplicit.config:PAPER_NETWORK",
             takes_weights=True,
         ),
         _shipped(
             "flownets",
             "a U-Net from image and sparse field to the dense one, a baseline of the paper",
-            "FLOWNETS",
+            "baselines.flownets.config:FlowNetSConfig",
             baseline=True,
         ),
-        _shipped("wgain", "a network trained with a critic, a baseline of the paper", "WGAIN", baseline=True),
+        _shipped(
+            "wgain",
+            "a network trained with a critic, a baseline of the paper",
+            "baselines.wgain.config:WGAINConfig",
+            baseline=True,
+        ),
         Method(
             "pd",
             "probabilistic diffusion, a baseline of the paper",
-            "flowinpaint.methods.neural:PD",
+            "flowinpaint.baselines.pd.config:PDConfig",
             extra="pd",
             trained_by="pd",
             baseline=True,

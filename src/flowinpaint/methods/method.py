@@ -40,7 +40,8 @@ class Method:
 
     name: what `inpaint` takes as `method`; of a network in a file, its path.
     summary: one line for `flowinpaint methods`.
-    implementation: the fill function, or the configuration of a network; "module:name" is imported on first use.
+    implementation: the fill function, or the configuration of a network, or its class for the default one;
+        "module:name" is imported on first use.
     weights: the file of a network's weights; None for a method without a network.
     shipped: the weights are part of the package, and are compared with their checksum before use.
     extra: the extra of the package that it needs.
@@ -85,7 +86,10 @@ class Method:
     @property
     def config(self) -> ModelConfig | None:
         """The configuration of a network; None for a method without one."""
-        config: ModelConfig | None = self._implementation if self.is_network else None
+        if not self.is_network:
+            return None
+        found = self._implementation
+        config: ModelConfig = found() if isinstance(found, type) else found
         return config
 
     @property

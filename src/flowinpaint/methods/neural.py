@@ -1,4 +1,4 @@
-"""Networks as methods: the configurations of those in the package, models kept in memory, and their fill function."""
+"""Networks as methods: models kept in memory, and their fill function."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowinpaint.baselines.flownets.config import FlowNetSConfig
-from flowinpaint.baselines.pd.config import PDConfig
-from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.methods.method import Fill, Method
 from flowinpaint.networks.network import Network
@@ -19,26 +16,6 @@ from flowinpaint.networks.output import expected_error
 from flowinpaint.networks.weights import check_shipped, read_model, read_model_config
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.result import ProgressCallback, Solution
-
-FLAGSHIP = NeuroexplicitConfig(
-    width=48,
-    fine_width=48,
-    depth=6,
-    decoder_kernel=2,
-    merge=True,
-    confidence=True,
-    steps=(40, 40, 320, 100),
-    flow_aware=True,
-    start="pull",
-    time_step="quarter",
-    direction_floor=0.01,
-)
-PAPER_STEPS = (60, 60, 120, 120)
-"""Diffusion steps of the paper's network as shipped; the paper itself has 5, 15, 30, 45."""
-PAPER_NETWORK = NeuroexplicitConfig(steps=PAPER_STEPS)
-FLOWNETS = FlowNetSConfig()
-WGAIN = WGAINConfig()
-PD = PDConfig()
 
 MOST_KEPT_MODELS = 4
 """Models kept in memory for the next call of `inpaint`."""

@@ -103,3 +103,21 @@ class NeuroexplicitConfig:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+FLAGSHIP = NeuroexplicitConfig(
+    width=48,
+    fine_width=48,
+    depth=6,
+    decoder_kernel=2,
+    merge=True,
+    confidence=True,
+    steps=(40, 40, 320, 100),
+    flow_aware=True,
+    start="pull",
+    time_step="quarter",
+    direction_floor=0.01,
+)
+PAPER_STEPS = (60, 60, 120, 120)
+"""Diffusion steps of the paper's network as shipped; the paper itself has 5, 15, 30, 45."""
+PAPER_NETWORK = NeuroexplicitConfig(steps=PAPER_STEPS)

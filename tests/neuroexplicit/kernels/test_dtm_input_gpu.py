@@ -68,7 +68,7 @@ def test_any_density(channels: int, density: float) -> None:
 
 
 def test_the_rounding_of_a_constant_field_is_no_deviation() -> None:
-    image, _, f, known = problem((16, 16), 2, 0.5)
+    image, _, known, f = problem((16, 16), 2, 0.5)
     f = torch.where(known, 7.0, f)
     guess = torch.full_like(f, 7.000003)
     x = ours(image, guess, known, f)
