@@ -55,9 +55,10 @@ def test_binding_lies_between_the_field_and_the_data(seed: int, size: tuple[int,
 
 def test_infinite_weights_bind_to_the_bit() -> None:
     hard = soft(0, 6, 7)
-    exact = data_term(hard.f, hard.known, torch.full(hard.known.shape, torch.inf))
+    exact = DataTerm(hard.f, hard.known, torch.where(hard.known, torch.inf, 0))
     u = torch.randn(hard.f.shape, generator=generator(1), dtype=torch.float64)
     assert torch.equal(bind(u, exact), bind(u, DataTerm(hard.f, hard.known)))
+    assert data_term(hard.f, hard.known, torch.full(hard.known.shape, torch.inf)).weight is None  # the fast path
 
 
 @given(seeds, sizes)

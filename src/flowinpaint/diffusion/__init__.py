@@ -1,1 +1,1 @@
-"""The explicit half: diffusion tensor, its discretisation, the pyramid, and the iteration, in plain PyTorch."""
+"""Diffusion: tensor, discretisation, data term, pyramid, FSI and steady state."""

@@ -59,9 +59,10 @@ def data_term(f: Tensor, mask: Tensor, weight: Tensor | None = None) -> DataTerm
     if not weight.is_floating_point() or bool((torch.isnan(weight) | (weight < 0)).any()):
         raise InputError("weight must be floating point and at least 0, got negative, NaN or integer values")
     weight = torch.where(known, weight.to(f.dtype), 0)
-    weight = torch.where(weight >= EXACT, torch.inf, weight)
-    known = weight > 0
-    return DataTerm(torch.where(known, f, 0), known, weight)
+    known, exact = weight > 0, weight >= EXACT
+    if not weight.requires_grad and torch.equal(known, exact):
+        return DataTerm(f, known)
+    return DataTerm(torch.where(known, f, 0), known, torch.where(exact, torch.inf, weight))
 
 
 def freedom(weight: Tensor, tau: Tensor | float) -> Tensor:

@@ -1,1 +1,1 @@
-"""Methods without a network: each fills one sparse field, guided by the image or not."""
+"""Methods of `inpaint`: the registry, and the methods without a network."""

@@ -13,8 +13,7 @@ from flowinpaint.diffusion.steady import check_limits
 from flowinpaint.diffusion.stencil import cell_delta, edge_weights, stable_beta, time_step_bound
 from flowinpaint.diffusion.tensor import edge_enhancing_tensor
 from flowinpaint.errors import InputError
-from flowinpaint.methods.coarse_to_fine import inpaint_coarse_to_fine
-from flowinpaint.methods.steady_fill import fill_steady
+from flowinpaint.methods.linear_solvers import fill_by_steps, fill_steady
 from flowinpaint.result import ProgressCallback, Solution
 
 TUNED_LAMBDA = 1e-4
@@ -80,7 +79,7 @@ def eed(
     if solver == "fsi":
         check_limits(tolerance, limit)
         data = data_term(flow, mask, weight)
-        solution = inpaint_coarse_to_fine(image, data, operator, tolerance, int(limit), progress)
+        solution = fill_by_steps(image, data, operator, tolerance, int(limit), progress)
     else:
         solution = fill_steady(flow, mask, operator(image)[0], weight, tolerance, limit, progress)
     return replace(solution, u=solution.u[..., :H, :W])

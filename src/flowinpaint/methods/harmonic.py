@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from flowinpaint.methods.steady_fill import fill_steady
+from flowinpaint.methods.linear_solvers import fill_steady
 from flowinpaint.result import ProgressCallback, Solution
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flowinpaint.methods.image_distance import image_distance
-from flowinpaint.methods.steady_fill import fill_steady
+from flowinpaint.methods.linear_solvers import fill_steady
 from flowinpaint.result import ProgressCallback, Solution
 
 

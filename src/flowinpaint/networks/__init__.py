@@ -1,1 +1,1 @@
-"""Base class, registry, weights files and shared parts of all networks."""
+"""Networks: the base class, registration, and weights on disk."""

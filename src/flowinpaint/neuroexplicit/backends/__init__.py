@@ -1,1 +1,1 @@
-"""Fast ways to run a model where no gradient is wanted, one for each kind of device."""
+"""Backends of the neuroexplicit method: PyTorch, CPU, CUDA and CUDA with gradient."""

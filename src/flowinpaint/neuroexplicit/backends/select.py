@@ -50,8 +50,11 @@ class Backends:
     def select(self, model: Neuroexplicit, image: Tensor, data: DataTerm) -> Engine:
         """The fastest backend for these inputs; PyTorch's takes any."""
         weights = _plain_weights(model)
-        kind = None if weights is None else _kind_of(model, image, data, weights)
-        return (kind and weights and self._packed(kind, weights, model, data.f.device)) or TorchBackend(model)
+        if weights is not None and (kind := _kind_of(model, image, data, weights)) is not None:
+            packed = self._packed(kind, weights, model, data.f.device)
+            if packed is not None:
+                return packed
+        return TorchBackend(model)
 
     def _packed(
         self, kind: Kind, weights: list[nn.Parameter], model: Neuroexplicit, device: torch.device

@@ -1,1 +1,1 @@
-"""The networks' kernels."""
+"""Kernels of the neuroexplicit network and its edge weights: oneDNN, numba and Triton."""

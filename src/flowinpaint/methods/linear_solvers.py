@@ -1,4 +1,4 @@
-"""Steady-state diffusion inpainting by explicit steps, coarse to fine, as the paper computes its EED baseline."""
+"""Solvers that the linear methods share: multigrid, and explicit steps from coarse to fine as in the paper."""
 
 from __future__ import annotations
 
@@ -11,13 +11,34 @@ from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, statistics
 from flowinpaint.diffusion.fsi import step_to_steady
 from flowinpaint.diffusion.pyramid import image_pyramid, push, refine
+from flowinpaint.diffusion.steady import solve_steady
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COARSEST_SIDE = 4
 """The pyramid stops before a level's shorter side falls below this."""
 
 
-def inpaint_coarse_to_fine(
+def fill_steady(
+    f: Tensor,
+    c: Tensor,
+    weights: Tensor,
+    data_weight: Tensor | None,
+    tolerance: float,
+    max_iterations: float,
+    progress: ProgressCallback | None,
+) -> Solution:
+    """The steady state of `diffusion.steady`, with its progress reported as that of a single level."""
+
+    def report(iterations: int, residual: float) -> None:
+        if progress:
+            progress(Progress(1, 1, iterations, residual))
+
+    return solve_steady(
+        f, c, weights, data_weight=data_weight, tolerance=tolerance, max_iterations=max_iterations, report=report
+    )
+
+
+def fill_by_steps(
     image: Tensor,
     data: DataTerm,
     operator: Callable[[Tensor], tuple[Tensor, Tensor]],
