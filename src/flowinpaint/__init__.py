@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flowinpaint.networks.weights import save_model
     from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
     from flowinpaint.neuroexplicit.model import Neuroexplicit
-    from flowinpaint.result import Progress, Result
+    from flowinpaint.result import Progress, Result, Solution
     from flowinpaint.viz.colours import error_map, flow_to_rgb
     from flowinpaint.viz.sheet import preview
 
@@ -44,6 +44,7 @@ __all__ = [
     "NeuroexplicitConfig",
     "Progress",
     "Result",
+    "Solution",
     "__version__",
     "epe",
     "error_map",
@@ -74,7 +75,7 @@ _LAZY = {
     "networks.weights": ("save_model",),
     "neuroexplicit.config": ("NeuroexplicitConfig",),
     "neuroexplicit.model": ("Neuroexplicit",),
-    "result": ("Progress", "Result"),
+    "result": ("Progress", "Result", "Solution"),
     "viz.colours": ("error_map", "flow_to_rgb"),
     "viz.sheet": ("preview",),
 }

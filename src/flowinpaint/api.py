@@ -88,7 +88,8 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
     """The network of a method, or in a .safetensors file, as a module in evaluation mode.
 
     It maps image (B, 3, H, W) in [0, 1], flow (B, C, H, W) and mask (B, 1, H, W) to the dense field (B, C, H, W), at
-    any size. It is differentiable, except "pd", which samples.
+    any size. It is differentiable, except "pd", which samples. `weight` and `start` of the neuroexplicit models are how
+    strongly each given vector binds and an initial field: see `Neuroexplicit.fill`.
     """
     chosen = checks.check_device(device)
     method = get_method(name_or_path, "name_or_path")

@@ -166,5 +166,10 @@ def test_an_infinite_weight_gives_no_nan_gradient() -> None:
     ids=["negative", "nan", "integer", "size", "channels"],
 )
 def test_bad_weights_are_refused(weight: Tensor) -> None:
-    with pytest.raises(InputError, match=r"^weight must"):
+    with pytest.raises(InputError, match=r"^weight must .*, got "):
         data_term(torch.zeros(1, 2, 2, 3), torch.ones(1, 1, 2, 3), weight)
+
+
+def test_a_number_is_no_weight() -> None:
+    with pytest.raises(InputError, match=r"^weight must be a floating-point tensor .*, got float"):
+        data_term(torch.zeros(1, 2, 2, 3), torch.ones(1, 1, 2, 3), 1.0)  # type: ignore[arg-type]

@@ -290,6 +290,10 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The package can be imported and its entry points are found."""
     monkeypatch.syspath_prepend(str(site))
     registry._plugins.cache_clear()
+    with pytest.warns(
+        UserWarning, match=r"entry point 'eed' of flowinpaint\.methods must have a new name; it is ignored"
+    ):
+        registry._plugins()
     yield
     registry._plugins.cache_clear()
     registry._plugin_method.cache_clear()
@@ -345,3 +349,21 @@ assert "plugin_of_a_test" in sys.modules and "broken_plugin_of_a_test" not in sy
 """
     path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": path})
+
+
+@pytest.mark.parametrize(
+    ("fill", "fault"),
+    [
+        (lambda image, flow, mask, **_: flow, "must return a Solution, got Tensor"),
+        (
+            lambda image, flow, mask, **_: fi.Solution(flow[..., :-1]),
+            r"must return a field of shape \(1, 2, 12, 17\), got \(1, 2, 12, 16\)",
+        ),
+    ],
+)
+def test_a_fill_function_that_returns_something_else_is_named(
+    monkeypatch: pytest.MonkeyPatch, fill: Any, fault: str
+) -> None:
+    monkeypatch.setitem(METHODS, "wrong", Method("wrong", "", fill))
+    with pytest.raises(fi.InputError, match=f"method 'wrong' {fault}"):
+        fi.inpaint(*random_field(12, 17), method="wrong")

@@ -150,6 +150,13 @@ def test_a_start_of_another_shape_is_refused() -> None:
         model(**FLOW_AWARE)(image, flow, mask, start=flow[:, :1])
 
 
+def test_a_start_that_is_not_finite_is_refused() -> None:
+    image, flow, mask, _, start = inputs()
+    start[0, 0, 3, 4] = torch.nan
+    with pytest.raises(InputError, match=r"^start must be finite"):
+        model(**FLOW_AWARE)(image, flow, mask, start=start)
+
+
 class Traceable(nn.Module):
     def __init__(self, net: Neuroexplicit) -> None:
         super().__init__()
@@ -157,7 +164,7 @@ class Traceable(nn.Module):
 
     def forward(self, image: Tensor, flow: Tensor, mask: Tensor) -> Tensor:
         backend = Reference(self.net.dtm, self.net.lam, self.net.config)
-        return fill(image, data_term(flow, mask), 5, self.net.config, backend).field
+        return fill(image, data_term(flow, mask), 5, self.net.config, backend, None).field
 
 
 def test_the_reference_can_be_exported() -> None:

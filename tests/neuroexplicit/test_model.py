@@ -267,7 +267,7 @@ def test_gradients_are_those_of_the_graph_through_every_step() -> None:
     leaves = [image.requires_grad_(), flow.requires_grad_(), *net.parameters()]
 
     ours = torch.autograd.grad(net(image, flow, mask).square().sum(), leaves)
-    oracle = fill(image, data_term(flow, mask), 4, net.config, Reference(net.dtm, net.lam, net.config)).field
+    oracle = fill(image, data_term(flow, mask), 4, net.config, Reference(net.dtm, net.lam, net.config), None).field
     for a, b in zip(ours, torch.autograd.grad(oracle.square().sum(), leaves), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8 * float(b.abs().max()))
 

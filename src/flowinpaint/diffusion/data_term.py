@@ -54,10 +54,13 @@ def data_term(f: Tensor, mask: Tensor, weight: Tensor | None = None) -> DataTerm
     known = mask > 0
     if weight is None:
         return DataTerm(f, known)
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        got = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
+        raise InputError(f"weight must be a floating-point tensor of shape {tuple(known.shape)}, got {got}")
     if weight.shape != known.shape:
         raise InputError(f"weight must have shape {tuple(known.shape)}, got {tuple(weight.shape)}")
-    if not weight.is_floating_point() or bool((torch.isnan(weight) | (weight < 0)).any()):
-        raise InputError("weight must be floating point and at least 0, got negative, NaN or integer values")
+    if not bool((weight >= 0).all()):
+        raise InputError("weight must be at least 0, got negative values or NaN")
     weight = torch.where(known, weight.to(f.dtype), 0)
     known, exact = weight > 0, weight >= EXACT
     if not weight.requires_grad and torch.equal(known, exact):

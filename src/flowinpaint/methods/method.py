@@ -168,11 +168,22 @@ class Method:
             if name in ("weight", "start") and x is not None:
                 keywords[name] = x.to(device).double() if self.double else x.to(device)
         solution: Solution = self._implementation(*tensors, **keywords)
+        self._check(solution, flow)
         error = solution.expected_error
         if self.gives_error and error is None:
             raise InputError(f"method {self.name!r} must return the expected error that it declares, got None.")
         error = None if error is None else error.to(flow.device)
         return replace(solution, u=solution.u.to(flow.device), expected_error=error)
+
+    def _check(self, solution: object, flow: Tensor) -> None:
+        """Raise InputError unless a fill function returned what it must; those of other packages may not."""
+        found = getattr(solution, "u", None)
+        if found is None or not hasattr(solution, "status"):
+            raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}.")
+        if found.shape != flow.shape:
+            raise InputError(
+                f"method {self.name!r} must return a field of shape {tuple(flow.shape)}, got {tuple(found.shape)}."
+            )
 
     @cached_property
     def _implementation(self) -> Any:

@@ -12,6 +12,7 @@ listed as unavailable, and raises an error when it is used.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
@@ -120,7 +121,7 @@ def register_method(
         @fi.register_method("mean", summary="the mean of the known vectors")
         def mean(image, flow, mask, *, scale=1.0, progress=None):
             mean = (flow * mask).sum((2, 3), keepdim=True) / mask.sum()
-            return Solution(scale * mean.expand_as(flow))
+            return fi.Solution(scale * mean.expand_as(flow))
 
     function: `fill(image, flow, mask, *, progress=None, **parameters) -> Solution` on tensors (1, 3, H, W) in [0, 1],
     (1, C, H, W) and (1, 1, H, W). Its keyword-only arguments, which need defaults, are the method's parameters.
@@ -138,7 +139,10 @@ def register_method(
 def _plugins() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # slow, and not needed for `flowinpaint --version`
 
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    for name in sorted(points.keys() & BUILTIN.keys()):
+        warnings.warn(f"entry point {name!r} of {ENTRY_POINTS} must have a new name; it is ignored", stacklevel=2)
+    return points
 
 
 @cache

@@ -14,7 +14,7 @@ functions: the oracle that every fast backend is tested against, and the form th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
@@ -69,53 +69,50 @@ class Backend(Protocol):
 
 
 def fill(
-    image: Tensor,
-    data: DataTerm,
-    levels: int,
-    config: NeuroexplicitConfig,
-    backend: Backend,
-    start: Tensor | None = None,
+    image: Tensor, data: DataTerm, levels: int, config: NeuroexplicitConfig, backend: Backend, start: Tensor | None
 ) -> Filled:
     """Fill the field of an image (B, 3, H, W) from given vectors f (B, C, H, W) on a number of levels.
 
-    start (B, C, H, W): the initial field, such as the result for the previous frame, instead of the pull start.
+    start (B, C, H, W): the initial field of the coarsest level, averaged to its size, instead of the pull start.
     """
     H, W = data.f.shape[-2:]
     size = extended_size(H, W, levels)
     image = extend(image, *size)
     data = DataTerm(*(None if x is None else extend(x, *size) for x in data))  # type: ignore[arg-type]
-    D = backend.push(data, levels)[::-1]  # coarse to fine from here on
+    given = backend.push(data, levels)[::-1]  # the data term of every level, coarse to fine
 
     if start is not None:
-        u0 = bind(image_pyramid(extend(start, *size), levels)[0], D[0])
+        u0 = bind(image_pyramid(extend(start, *size), levels)[0], given[0])
     elif config.start == "pull":
-        u0 = backend.diffuse(backend.pull(D[0]), D[0], ISOTROPIC, START_STEPS)
+        u0 = backend.diffuse(backend.pull(given[0]), given[0], ISOTROPIC, START_STEPS)
     else:  # the paper: unknown pixels start at zero, and vectors enter a finer level after its first step
-        u0 = torch.where(D[0].known, D[0].f, 0)
+        u0 = torch.where(given[0].known, given[0].f, 0)
 
     guess = None
     if config.flow_aware:
         with torch.no_grad():
-            guess = cycles(backend, D, u0, repeat(ISOTROPIC), config.guess_steps, backend.refine)
+            guess = cycles(backend, given, u0, repeat(ISOTROPIC), config.guess_steps, backend.refine)
 
-    z = backend.network(image, guess, D[-1])
-    log_error = z[-1][:, config.predicted, None, :H, :W].float().contiguous() if config.confidence else None
+    z = backend.network(image, guess, given[-1])
+    log_error = None
+    if config.confidence:  # the channel of the finest map behind those of the process
+        log_error = z[-1][:, config.predicted : config.predicted + 1, :H, :W].float().contiguous()
     operators = backend.edge_weights(z, image, levels)
     del z
-    u = cycles(backend, D, u0, operators, config.steps, backend.refine if config.start == "pull" else upsample)
+    u = cycles(backend, given, u0, operators, config.steps, backend.refine if config.start == "pull" else upsample)
     return Filled(u[..., :H, :W].contiguous(), log_error)
 
 
 def cycles(
-    backend: Backend, D: list[DataTerm], u: Tensor, operators: Iterable[Operator], steps: tuple[int, ...], refine: Any
+    backend: Backend, given: list[DataTerm], u: Tensor, operators: Iterable[Operator], steps: Sequence[int], refine: Any
 ) -> Tensor:
     """One FSI cycle per level, coarse to fine."""
-    process, counts = iter(operators), per_level(steps, len(D))
-    return coarse_to_fine(D, u, refine, lambda k, data, v: backend.diffuse(v, data, next(process), counts[k]))
+    process, counts = iter(operators), per_level(steps, len(given))
+    return coarse_to_fine(given, u, refine, lambda k, data, v: backend.diffuse(v, data, next(process), counts[k]))
 
 
 class Reference:
-    """The steps as pure functions: no in-place writes, no device or type checks, no autocast."""
+    """The steps as pure functions. dtm: the Diffusion Tensor Module, which predicts z; lam: λ of each of its maps."""
 
     def __init__(self, dtm: nn.Module, lam: Tensor, config: NeuroexplicitConfig) -> None:
         self.dtm, self.lam, self.config = dtm, lam, config
@@ -123,7 +120,7 @@ class Reference:
     push, pull, refine = staticmethod(pyramid.push), staticmethod(pyramid.pull), staticmethod(pyramid.refine)
 
     def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
-        """Z = DTM(image) or DTM(image, guess, c), LEVELS maps (B, ·, ceil(H/s), ceil(W/s)) with s = 8, 4, 2, 1."""
+        """The maps z = DTM(image) or DTM(image, guess, c), (B, ·, ceil(H/s), ceil(W/s)) with s = 8, 4, 2, 1."""
         dtype, stride = self.lam.dtype, 2**self.config.depth
         mean, std = (image.new_tensor(x, dtype=dtype).view(1, 3, 1, 1) for x in (IMAGENET_MEAN, IMAGENET_STD))
         x = (image.to(dtype) - mean) / std

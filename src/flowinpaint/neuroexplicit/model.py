@@ -86,11 +86,13 @@ class Neuroexplicit(Network):
 
         image (B, 3, H, W) in [0, 1]; flow (B, C, H, W); mask (B, 1, H, W) > 0 where a vector is given. weight
         (B, 1, H, W): how strongly each vector binds, 1/σ² in units of the smoothness term; inf is exact, the default.
-        start (B, C, H, W): the initial field, instead of the pull start.
+        start (B, C, H, W): the initial field of the coarsest level, instead of the pull start; finer levels refine it.
         """
         self.check(image, flow, mask)
         if start is not None and start.shape != flow.shape:
             raise InputError(f"start must have the shape of flow, {tuple(flow.shape)}, got {tuple(start.shape)}")
+        if start is not None and not bool(torch.isfinite(start).all()):
+            raise InputError("start must be finite, got NaN or infinite values")
         data = data_term(flow, mask, weight)
         engine = TorchBackend(self) if self.backend == "torch" else self._backends.select(self, image, data)
         return engine(image, data, start)

@@ -1,5 +1,7 @@
 """Weights of given vectors in the methods that take them, through the registry."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -58,7 +60,7 @@ def direct(flow: Tensor, mask: Tensor, weight: Tensor, graph: Tensor) -> Tensor:
         ("eed", {"lam": 1e-2, "alpha": 0.3, "solver": "fsi"}),
     ],
 )
-def test_the_result_is_the_direct_solution_of_the_same_system(method: str, parameters: dict[str, float | str]) -> None:
+def test_the_result_is_the_direct_solution_of_the_same_system(method: str, parameters: dict[str, Any]) -> None:
     image, flow, mask, weight = problem()
     solution = get_method(method).fill(image, flow, mask, weight=weight, tolerance=1e-9, **parameters)
     assert solution.status == "converged"
