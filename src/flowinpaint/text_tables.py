@@ -29,9 +29,9 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def number(value: float | None, digits: int) -> str:
+def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     """A number with this many decimals, a dash for None."""
-    return NONE if value is None else f"{value:.{digits}f}"
+    return NONE if value is None else f"{value:{'+' if sign else ''}z.{digits}f}"
 
 
 def wrapped(text: str) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from flowinpaint.reproduction.drawing import Block, Row, draw_table, render, table_size
-from flowinpaint.reproduction.page import Page, number, write_page
+from flowinpaint.reproduction.page import Page, write_page
+from flowinpaint.text_tables import number
 
 BLOCKS = [
     Block(

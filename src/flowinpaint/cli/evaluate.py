@@ -136,7 +136,7 @@ def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[s
     """Parameters by method, from METHOD.KEY=VALUE."""
     given: dict[str, dict[str, float | str]] = {}
     for text in settings:
-        name, value = parse_setting(text, "METHOD.KEY=VALUE is taken, for example eed.lam=1e-4")
+        name, value = parse_setting(text, "METHOD.KEY=VALUE, such as eed.lam=1e-4")
         method, _, key = name.rpartition(".")  # the method may be a file name with dots
         if not method or not key:
             raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got {text!r}.")

@@ -23,11 +23,11 @@ from flowinpaint.reproduction.experiment import (
     label,
     network_at,
 )
-from flowinpaint.reproduction.page import Page, number, provenance
+from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.ranking import rank
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
-from flowinpaint.text_tables import markdown_table
+from flowinpaint.text_tables import markdown_table, number
 from flowinpaint.viz.plots import can_plot, plain_number
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from flowinpaint.reproduction.frames import FrameSet
 from flowinpaint.reproduction.networks import TrainedNetwork
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
-from flowinpaint.text_tables import markdown_table
+from flowinpaint.text_tables import markdown_table, wrapped
 from flowinpaint.training.config import GENERATED as LAYERED
 from flowinpaint.version import __version__
 
@@ -74,22 +73,6 @@ def csv_text(rows: Sequence[dict[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def wrapped(text: str) -> str:
-    """A paragraph or a list in lines of 120 characters; tables, headings and pictures unchanged."""
-    if text.startswith(("|", "!", "#")):
-        return text
-    lines = []
-    for line in text.splitlines():
-        indent = "  " if line.startswith("- ") else ""
-        lines.append(textwrap.fill(line, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
-    return "\n".join(lines)
-
-
-def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
-    """A value as text, a dash for None."""
-    return "–" if value is None else f"{value:{'+' if sign else ''}z.{digits}f}"
 
 
 def provenance(session: Session, frames: FrameSet, means: Means | None, networks: Iterable[str]) -> list[str]:

@@ -18,10 +18,10 @@ from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_fi
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction.drawing import Pictures
 from flowinpaint.reproduction.experiment import MIDDLE, label, network_at
-from flowinpaint.reproduction.page import Page, number, provenance
+from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.runs import Column
 from flowinpaint.reproduction.session import MOST_ROWS, Session
-from flowinpaint.text_tables import markdown_table
+from flowinpaint.text_tables import markdown_table, number
 from flowinpaint.viz.colours import Field
 
 

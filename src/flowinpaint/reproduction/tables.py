@@ -11,10 +11,11 @@ from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Block, Pictures, Row, draw_table, render, table_size
 from flowinpaint.reproduction.experiment import ABLATIONS, DENSITIES, FULL, METHODS, OURS, PD, label, network_at
 from flowinpaint.reproduction.frames import GENERATED, FrameSet
-from flowinpaint.reproduction.page import Page, number, provenance
+from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.ranking import DIGITS, Comparison, compare, comparison_table
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
+from flowinpaint.text_tables import number
 from flowinpaint.viz.plots import can_plot
 
 Comparisons = dict[tuple[str, float], Comparison]
