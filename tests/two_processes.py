@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import signal
@@ -15,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowinpaint.cli.train import command
 from flowinpaint.training import dead_channels
 from flowinpaint.training.checkpoint import read_newest
 from flowinpaint.training.distributed import World, join
@@ -24,17 +21,6 @@ from tiny_runs import CPU, lines, tiny, use_halves
 
 REVIVING = {"optimiser": {"revive_every": 2}}
 """Processes must also agree on which channels are dead."""
-COMMAND_FILE = """
-[model]
-width = 4
-[data]
-size = [16, 16]
-batch = 2
-[schedule]
-steps = 2
-[validation]
-heldout = 0
-"""
 
 
 def free_port() -> int:
@@ -59,19 +45,13 @@ def outcome(world: World, out: Path, tables: dict[str, Any], stop_rank: int = -1
 
 def runs_of(rank: int, folder: Path) -> dict[str, Any]:
     """All runs of one of two processes."""
-    os.environ["MASTER_PORT"] = os.environ["RUNS_PORT"]
     with join("cpu") as world:
-        found = {
+        return {
             "two": outcome(world, folder / "two", REVIVING),
             "stopped": outcome(world, folder / "stopped", REVIVING, stop_rank=1),
             "resumed": outcome(world, folder / "stopped", REVIVING, resume=True),
             "odd": outcome(world, folder / "odd", {"data": {"batch": 3}}),
         }
-    os.environ["MASTER_PORT"] = os.environ["COMMAND_PORT"]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        command(folder / "tiny.toml", None, None, False, folder / "command", "cpu")
-    return found | {"command": printed.getvalue()}
 
 
 def together(folder: Path) -> dict[str, list[Any]]:
@@ -113,8 +93,7 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     dead_channels.MOST_BATCHES = 4  # the tiny batches would ask for all 32
     use_halves()
-    (folder / "tiny.toml").write_text(COMMAND_FILE)
-    os.environ.update({"RUNS_PORT": str(free_port()), "COMMAND_PORT": str(free_port())})
+    os.environ["MASTER_PORT"] = str(free_port())
     outcomes: dict[str, Any] = together(folder)
     outcomes["alone"] = [outcome(CPU, folder / "alone", REVIVING)]
     outcome(CPU, folder / "seed", REVIVING | {"data": {"seed": 1}})
@@ -125,7 +104,6 @@ def main(folder: Path) -> None:
         "resumed_against_two": difference(two, stopped),
         "other_seed": difference(two, seed),
         "losses": {name: [line["loss"] for line in lines(folder / name)] for name in ("alone", "two", "stopped")},
-        "checkpoints": [path.name for path in (folder / "command" / "checkpoints").iterdir()],
     }
     print(json.dumps(found))
 
