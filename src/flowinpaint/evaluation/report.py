@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.summary import Score
 from flowinpaint.machine import machine
 from flowinpaint.masks.cases import Case, case_order, case_text
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.text_tables import TextTable, markdown_table, number, write_text
 
 R_COLUMN = 1
@@ -182,3 +184,10 @@ def run_text(key: RunKey) -> str:
 def parameters_text(parameters: dict[str, float | str]) -> str:
     """Parameters as key=value, separated by blanks."""
     return " ".join(f"{k}={v if isinstance(v, str) else f'{v:g}'}" for k, v in parameters.items())
+
+
+def short_names(methods: Sequence[str]) -> dict[str, str]:
+    """The names of methods in tables: weights files by their name, with their folder if two share it."""
+    names = {method: Path(method).name if method.endswith(WEIGHTS_SUFFIX) else method for method in methods}
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+    return {method: "/".join(Path(method).parts[-2:]) if name in shared else name for method, name in names.items()}

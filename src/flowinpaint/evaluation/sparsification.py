@@ -7,7 +7,6 @@ networks for optical flow*, ECCV 2018).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,14 +53,6 @@ def sparsification(error: Map, uncertainty: Map, valid: Mask | None = None, step
     if steps < 2:
         raise InputError(f"steps must be at least 2, got {steps}.")
     return Sparsification(_curve(errors, uncertainties, steps), _curve(errors, errors, steps))
-
-
-def mean_sparsification(parts: Sequence[Sparsification]) -> Sparsification:
-    """The mean of curves with equal numbers of steps over frames; each frame has the same weight."""
-    if len({part.curve.size for part in parts}) != 1:
-        raise InputError(f"parts must be one or more curves with equal numbers of steps, got {len(parts)} curves.")
-    curve, oracle = (np.mean([getattr(part, name) for part in parts], axis=0) for name in ("curve", "oracle"))
-    return Sparsification(curve, oracle)
 
 
 def distance_to_known(mask: Mask) -> Curve:

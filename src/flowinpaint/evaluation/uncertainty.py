@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,15 +70,6 @@ def uncertainty_quality(result: Result, frame: Frame) -> UncertaintyQuality | No
         distance=_numbers(by_distance.curve),
         oracle=_numbers(by_expected.oracle),
     )
-
-
-def mean_quality(parts: Sequence[UncertaintyQuality]) -> UncertaintyQuality:
-    """The mean of all numbers and curves over frames; each frame has the same weight."""
-    means: dict[str, Any] = {}
-    for field in fields(UncertaintyQuality):
-        mean = np.mean([getattr(part, field.name) for part in parts], axis=0)
-        means[field.name] = tuple(mean.tolist()) if mean.ndim else float(mean)
-    return UncertaintyQuality(**means)
 
 
 def _numbers(curve: npt.NDArray[np.float64]) -> Numbers:

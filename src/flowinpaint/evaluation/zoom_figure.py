@@ -17,7 +17,7 @@ from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.results import short_names
+from flowinpaint.evaluation.report import short_names
 from flowinpaint.io import atomic_path, check_image_writable, write_image
 from flowinpaint.masks.cases import Case, case_text, drawn_mask
 from flowinpaint.metrics import epe

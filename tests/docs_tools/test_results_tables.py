@@ -2,11 +2,8 @@ import re
 from dataclasses import replace
 
 import pytest
-
-from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
-from flowinpaint.evaluation.paper_figures import PAPER_TABLES
-from flowinpaint.evaluation.results import Results, merge
-from flowinpaint.evaluation.results_tables import (
+from results_page.evaluations import Results, merge
+from results_page.tables import (
     best_in_bold,
     case_groups,
     dataset_table,
@@ -15,6 +12,9 @@ from flowinpaint.evaluation.results_tables import (
     readme_table,
     score_table,
 )
+
+from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
+from flowinpaint.evaluation.paper_figures import PAPER_TABLES
 from flowinpaint.masks.cases import Case
 from flowinpaint.text_tables import markdown_table
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_METHODS, PaperTable
-from flowinpaint.evaluation.results import Results, short_names
-from flowinpaint.evaluation.uncertainty import mean_quality
+from flowinpaint.evaluation.report import short_names
 from flowinpaint.masks.cases import Case, case_text
 from flowinpaint.metrics import geometric_mean
 from flowinpaint.text_tables import NONE, markdown_table, number
+from results_page.evaluations import Results, mean_quality
 
 WIDEST = 4
 """The largest number of cases in a table; each has three columns."""
