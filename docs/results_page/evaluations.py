@@ -132,8 +132,6 @@ def merge(evaluations: Sequence[Evaluation]) -> Results:
 
 def mean_quality(parts: Sequence[UncertaintyQuality]) -> UncertaintyQuality:
     """The mean of all numbers and curves over frames; each frame has the same weight."""
-    means: dict[str, Any] = {}
-    for field in fields(UncertaintyQuality):
-        mean = np.mean([getattr(part, field.name) for part in parts], axis=0)
-        means[field.name] = tuple(mean.tolist()) if mean.ndim else float(mean)
+    names = [field.name for field in fields(UncertaintyQuality)]
+    means = {name: np.mean([getattr(part, name) for part in parts], axis=0).tolist() for name in names}
     return UncertaintyQuality(**means)

@@ -101,8 +101,8 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
 
 
 def test_qualities_are_averaged_over_frames() -> None:
-    a = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
-    mean = mean_quality([a, replace(a, error=1.5, curve=(1.0, 0.7))])
+    a = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, [1.0, 0.5], [1.0, 0.8], [1.0, 0.4])
+    mean = mean_quality([a, replace(a, error=1.5, curve=[1.0, 0.7])])
     assert mean.error == 1.0
-    assert mean.curve == pytest.approx((1.0, 0.6))
+    assert mean.curve == pytest.approx([1.0, 0.6])
     assert mean.oracle == a.oracle

@@ -138,7 +138,7 @@ def test_a_file_without_one_place_is_named(text: str) -> None:
 
 
 def test_predicted_errors_have_a_table_with_the_true_ones() -> None:
-    told = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
+    told = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, [1.0, 0.5], [1.0, 0.8], [1.0, 0.4])
     records = grid_of_records({REFERENCE: 1.0, "network.safetensors": 0.5}, [0.01, 0.05])
     assert "## Expected errors" not in page_text(merge([evaluation(records)]), None, None, None)
     records = [

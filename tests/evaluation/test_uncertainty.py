@@ -59,5 +59,5 @@ def test_what_cannot_be_told() -> None:
 
 
 def test_json_and_back() -> None:
-    quality = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
-    assert UncertaintyQuality.of_json(json.loads(json.dumps(asdict(quality)))) == quality
+    quality = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, [1.0, 0.5], [1.0, 0.8], [1.0, 0.4])
+    assert UncertaintyQuality(**json.loads(json.dumps(asdict(quality)))) == quality
