@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.report import short_names
-from flowinpaint.evaluation.sparsification import Sparsification
+from flowinpaint.evaluation.uncertainty import Sparsification
 from flowinpaint.masks.cases import Case
 from flowinpaint.viz.plots import plain_number, plot_file
 from results_page.evaluations import Results

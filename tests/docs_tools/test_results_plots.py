@@ -8,7 +8,7 @@ from results_page.plots import plotted_densities, write_density_plot, write_spar
 
 from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.sparsification import sparsification
+from flowinpaint.evaluation.uncertainty import sparsification
 
 
 def test_the_plot_has_lines_of_every_method(tmp_path: Path) -> None:

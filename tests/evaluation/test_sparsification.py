@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.sparsification import (
+from flowinpaint.evaluation.uncertainty import (
     distance_to_known,
     sparsification,
 )

@@ -11,15 +11,13 @@ import torch
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import file_hash, find_samples
 from flowinpaint.errors import InputError
+from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
 from flowinpaint.evaluation.records import Record, open_store
 from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, check_patterns
 from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped
-
-DENSITIES = (0.01, 0.05, 0.10)
-"""The paper's."""
 
 Parameters = Callable[[str, Case], dict[str, float | str]]
 """Parameters of a method, by its name and the density or pattern."""
@@ -28,7 +26,7 @@ Parameters = Callable[[str, Case], dict[str, float | str]]
 def evaluate(
     root: StrPath,
     methods: Sequence[str],
-    densities: Sequence[float] = DENSITIES,
+    densities: Sequence[float] = PAPER_DENSITIES,
     *,
     patterns: Sequence[str] = (),
     datasets: Collection[str] | None = None,

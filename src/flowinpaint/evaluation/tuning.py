@@ -13,8 +13,8 @@ import torch
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.benchmark import DENSITIES, check_cases
-from flowinpaint.evaluation.parameter_file import ParameterTable
+from flowinpaint.evaluation.benchmark import check_cases
+from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
 from flowinpaint.evaluation.records import Record, open_store
 from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
 from flowinpaint.io import StrPath
@@ -56,7 +56,7 @@ class ParameterGrid:
 
 def tune_eed(
     root: StrPath,
-    densities: Sequence[float] = DENSITIES,
+    densities: Sequence[float] = PAPER_DENSITIES,
     *,
     samples: int = 128,
     crop: int = 384,
@@ -111,11 +111,6 @@ def draw_samples(samples: Sequence[Sample], count: int, seed: int) -> list[Sampl
     count = min(count, len(samples))
     places = np.random.default_rng(seed).choice(len(samples), size=count, replace=False)
     return [samples[place] for place in sorted(places)]
-
-
-def parameter_table(grids: Sequence[ParameterGrid]) -> ParameterTable:
-    """The best parameters by density."""
-    return ParameterTable("eed", {grid.density: grid.parameters for grid in grids})
 
 
 def grids_as_csv(grids: Sequence[ParameterGrid]) -> str:
