@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from results_page.evaluations import Evaluation
+
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.report import write_reports
-from flowinpaint.evaluation.results import Evaluation
 from flowinpaint.evaluation.summary import summarise
 from flowinpaint.masks.cases import Case
 

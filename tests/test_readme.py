@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from results_page.page import replace_block
 
 from flowinpaint import demo
 from flowinpaint.data.demo_scene import sample_scene
-from flowinpaint.evaluation.results_page import replace_block
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

@@ -21,7 +21,11 @@ def endpoint_error(flow: npt.ArrayLike, truth: npt.ArrayLike) -> _Array:
 
     The error is inf where the flow is not finite but the truth is, and nan where the truth is not finite.
     """
-    estimate, target = _pair(flow, truth)
+    estimate, target = np.asarray(flow, np.float64), np.asarray(truth, np.float64)
+    if target.ndim != 3:
+        raise InputError(f"truth must have shape (H, W, C), got {target.shape}")
+    if estimate.shape != target.shape:
+        raise InputError(f"flow must have the shape of truth, {target.shape}, got {estimate.shape}")
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.asarray(np.linalg.norm(estimate - target, axis=2), np.float64)
     error[~np.isfinite(error)] = np.inf
@@ -34,8 +38,8 @@ def epe(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None = None) -
 
     The default for valid is where the truth is finite. The result is inf if the flow is not finite at a valid pixel.
     """
-    error = endpoint_error(flow, truth)
-    return float(error[_valid_pixels(error, valid)].mean())
+    error, _ = _valid_errors(flow, truth, valid)
+    return float(error.mean())
 
 
 def fl_outliers(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None = None) -> float:
@@ -43,10 +47,9 @@ def fl_outliers(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None =
 
     The default for valid is where the truth is finite. A non-finite flow is wrong.
     """
-    error = endpoint_error(flow, truth)
-    counted = _valid_pixels(error, valid)
+    error, counted = _valid_errors(flow, truth, valid)
     magnitude = np.linalg.norm(np.asarray(truth, np.float64)[counted], axis=1)
-    wrong = (error[counted] > _OUTLIER_PIXELS) & (error[counted] > _OUTLIER_FRACTION * magnitude)
+    wrong = (error > _OUTLIER_PIXELS) & (error > _OUTLIER_FRACTION * magnitude)
     return float(100 * wrong.mean())
 
 
@@ -55,8 +58,8 @@ def errors_over(flow: npt.ArrayLike, truth: npt.ArrayLike, pixels: float, valid:
 
     The default for valid is where the truth is finite. A non-finite flow is wrong.
     """
-    error = endpoint_error(flow, truth)
-    return float(100 * (error[_valid_pixels(error, valid)] > pixels).mean())
+    error, _ = _valid_errors(flow, truth, valid)
+    return float(100 * (error > pixels).mean())
 
 
 def geometric_mean(values: Sequence[float | None]) -> float | None:
@@ -67,23 +70,15 @@ def geometric_mean(values: Sequence[float | None]) -> float | None:
     return 0.0 if min(present) == 0 else math.exp(sum(map(math.log, present)) / len(present))
 
 
-def _pair(flow: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[_Array, _Array]:
-    estimate, target = np.asarray(flow, np.float64), np.asarray(truth, np.float64)
-    if target.ndim != 3:
-        raise InputError(f"truth must have shape (H, W, C), got {target.shape}")
-    if estimate.shape != target.shape:
-        raise InputError(f"flow must have the shape of truth, {target.shape}, got {estimate.shape}")
-    return estimate, target
-
-
-def _valid_pixels(error: _Array, valid: _Mask | None) -> _Mask:
+def _valid_errors(flow: npt.ArrayLike, truth: npt.ArrayLike, valid: _Mask | None) -> tuple[_Array, _Mask]:
+    """The errors (N,) of the pixels that count, and the mask (H, W) of these."""
+    error = endpoint_error(flow, truth)
     known = ~np.isnan(error)
     counted = known if valid is None else np.asarray(valid)
     if counted.dtype != np.bool_ or counted.shape != error.shape:
         raise InputError(f"valid must be bool of shape {error.shape}, got {counted.dtype} {counted.shape}")
-    if (counted & ~known).any():
-        count = np.count_nonzero(counted & ~known)
+    if count := np.count_nonzero(counted & ~known):
         raise InputError(f"valid must be False where truth is not finite, got {count} True pixels there")
     if not counted.any():
         raise InputError("valid must have at least one pixel with a finite truth, got none")
-    return counted
+    return error[counted], counted

@@ -11,9 +11,7 @@ def test_tables_are_whole_and_errors_of_the_explicit_methods_fall_with_the_densi
     for method in PAPER_METHODS:
         row = [found.value(method, density) for density in PAPER_DENSITIES]
         assert row == sorted(row, key=lambda value: -(value or 0))
-        assert found.ratio("laplace-beltrami", 0.05) == 1
     assert found.value("harmonic", 0.05) is None
-    assert found.ratio("harmonic", 0.05) is None
 
 
 def test_the_papers_claims_hold_in_its_figures() -> None:
@@ -23,7 +21,6 @@ def test_the_papers_claims_hold_in_its_figures() -> None:
             assert min(table.values, key=lambda name: table.value(name, density) or 9) == "Ours"
         best = min(row[PAPER_DENSITIES.index(density)] for row in outliers.values.values())
         assert outliers.value("neuroexplicit-paper", density) == best
-    assert sintel.ratio("neuroexplicit-paper", 0.05) == pytest.approx(0.40 / 0.43)
     assert kitti.value("WGAIN", 0.05) == 7.0
 
 

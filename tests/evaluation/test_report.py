@@ -18,6 +18,7 @@ from flowinpaint.evaluation.report import (
     left_out_text,
     masks_text,
     overall_tables,
+    short_names,
     write_reports,
 )
 from flowinpaint.evaluation.summary import Score
@@ -129,3 +130,12 @@ def test_three_files_are_written_and_replaced(records: list[Record], scores: lis
     assert {p.name for p in tmp_path.iterdir()} == {"results.json", "results.csv", "results.md"}
     assert sorted(tmp_path.iterdir()) == sorted(written)
     assert (tmp_path / "results.md").read_text().startswith("# Evaluation")
+
+
+def test_files_are_called_by_their_names_or_by_their_folders_too() -> None:
+    assert short_names(["eed", "/far/away/mine.safetensors"]) == {
+        "eed": "eed",
+        "/far/away/mine.safetensors": "mine.safetensors",
+    }
+    runs = ["runs/a/model.safetensors", "runs/b/model.safetensors", "c/other.safetensors"]
+    assert list(short_names(runs).values()) == ["a/model.safetensors", "b/model.safetensors", "other.safetensors"]

@@ -1,9 +1,7 @@
 """Sparsification by what must hold for every error and every order."""
 
-from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -11,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.plots import write_sparsification_plot
-from flowinpaint.evaluation.sparsification import (
-    Sparsification,
+from flowinpaint.evaluation.uncertainty import (
     distance_to_known,
-    mean_sparsification,
     sparsification,
 )
 
@@ -118,17 +113,6 @@ def test_an_infinite_uncertainty_goes_first() -> None:
     assert found.curve * 3 == pytest.approx([3, 4 / 3, 1, 1])
 
 
-def test_frames_weigh_the_same_in_the_mean() -> None:
-    parts = [sparsification(*maps(seed)) for seed in range(3)]
-    mean = mean_sparsification(parts)
-    assert mean.ause == pytest.approx(np.mean([part.ause for part in parts]))
-    assert np.array_equal(mean_sparsification(parts[:1]).curve, parts[0].curve)
-    with pytest.raises(InputError, match="got 0 curves"):
-        mean_sparsification([])
-    with pytest.raises(InputError, match="got 2 curves"):
-        mean_sparsification([parts[0], sparsification(*maps(0), steps=7)])
-
-
 def test_the_distance_is_to_the_nearest_known_pixel() -> None:
     mask = np.zeros((5, 8), np.bool_)
     mask[2, 1] = mask[0, 7] = True
@@ -157,23 +141,3 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_bad_arguments_are_named(change: dict[str, Any], fault: str) -> None:
     with pytest.raises(InputError, match=fault):
         sparsification(**({"error": np.ones((2, 2)), "uncertainty": np.ones((2, 2))} | change))
-
-
-def test_the_plot_has_a_line_for_each_curve(tmp_path: Path) -> None:
-    error, uncertainty, valid = maps(0)
-    parts: dict[str, Sparsification] = {
-        "predictor": sparsification(error, uncertainty, valid),
-        "random": sparsification(error, np.random.default_rng(0).random(error.shape), valid),
-    }
-    write_sparsification_plot(tmp_path / "plot.png", parts)
-    picture = cv2.imread(str(tmp_path / "plot.png"))
-    assert picture is not None
-    for colour in (
-        (180, 119, 31),
-        (14, 127, 255),
-        (102, 102, 102),
-    ):  # the first two of matplotlib, and the oracle's grey
-        assert np.ptp(np.argwhere((picture == colour).all(-1)), axis=0)[1] > 300
-    with pytest.raises(InputError, match="curves must have at least one element"):
-        write_sparsification_plot(tmp_path / "none.png", {})
-    assert [p.name for p in tmp_path.iterdir()] == ["plot.png"]

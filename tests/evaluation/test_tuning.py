@@ -15,7 +15,6 @@ from flowinpaint.evaluation.tuning import (
     draw_samples,
     grid_values,
     grids_as_csv,
-    parameter_table,
     tune_eed,
 )
 from frame_folder import make_root
@@ -78,17 +77,14 @@ def test_samples_are_drawn_by_the_seed_without_repeats(root: Path) -> None:
     assert draw_samples(samples, 99, 0) == samples
 
 
-def test_the_best_point_its_border_and_its_table() -> None:
+def test_the_best_point_and_its_border() -> None:
     inner = ParameterGrid(0.05, 4, (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), np.array([[9, 9, 9], [9, 1, 9], [9, 9, np.nan]]))
     assert inner.parameters == {"lam": 2.0, "alpha": 0.2}
     assert inner.border == []
     edge = ParameterGrid(0.01, 4, (1.0, 2.0, 3.0), (0.1, 0.2, 0.3), np.array([[9, 9, 9], [9, 9, 1], [9, 9, 9]]))
     assert edge.border == ["alpha"]
     assert ParameterGrid(0.1, 1, (1.0,), (0.1,), np.ones((1, 1))).border == ["lam", "alpha"]
-    table = parameter_table([inner, edge])
-    assert table.method == "eed"
-    assert table.at(0.05) == {"lam": 2.0, "alpha": 0.2}
-    assert table.at(0.01) == {"lam": 2.0, "alpha": 0.3}
+    assert edge.parameters == {"lam": 2.0, "alpha": 0.3}
 
 
 def test_the_csv_holds_every_point() -> None:

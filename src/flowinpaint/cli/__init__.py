@@ -22,7 +22,6 @@ VERBS = {
     "demo": "Fill the sparse flow of a made-up scene with every method, and draw the results.",
     "methods": "List the methods and their parameters.",
     "evaluate": "Measure methods on frames with ground truth: errors, time, and errors relative to a reference method.",
-    "results": "Write a page of results and its pictures from finished evaluations, and renew a README's table.",
     "zoom": "Draw samples next to their filled fields, enlarged where the truth has its strongest edges.",
     "speed": "Time methods over sizes, devices and precisions, and compare with the best that the machine can do.",
     "train": "Train a network on generated scenes or data sets; an interrupted run can be resumed.",

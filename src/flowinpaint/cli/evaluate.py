@@ -8,28 +8,11 @@ from typing import Annotated
 import typer
 
 from flowinpaint.cli.console import messages, print_table, runs_bar, say, tell_written
-from flowinpaint.cli.options import (
-    Device,
-    Jobs,
-    ParameterFile,
-    Root,
-    Seed,
-    parse_list,
-    parse_percents,
-    parse_setting,
-)
+from flowinpaint.cli.options import Device, Jobs, ParameterFile, Root, Seed, parse_list, parse_percents, parse_setting
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.benchmark import check_method, evaluate, failures
+from flowinpaint.evaluation.benchmark import check_method, evaluate
 from flowinpaint.evaluation.parameter_file import read_parameters
-from flowinpaint.evaluation.records import Record
-from flowinpaint.evaluation.report import (
-    R_COLUMN,
-    left_out,
-    left_out_text,
-    overall_tables,
-    run_text,
-    write_reports,
-)
+from flowinpaint.evaluation.report import R_COLUMN, left_out, left_out_text, overall_tables, run_text, write_reports
 from flowinpaint.evaluation.summary import summarise
 from flowinpaint.masks.cases import PATTERNS, Case, check_patterns, nominal_share
 from flowinpaint.methods.registry import usual_methods
@@ -127,8 +110,12 @@ def command(
         say("Note:", "yellow", left_out_text(case, missing))
     if noted := sum(bool(record.notes) for record in records):
         say("Note:", "yellow", f"methods left notes on {noted} of {len(records)} runs; results.md lists them.")
-    if failed := failures(records):
-        _say_failures(failed, len(records))
+    if failed := [record for record in records if record.measured is None]:
+        say("Failed:", "red", f"{len(failed)} of {len(records)} runs; the same command tries them again.")
+        for record in failed[:_SHOWN_FAILURES]:
+            say("  ", "", f"{run_text(record.key)}: {record.error}")
+        if len(failed) > _SHOWN_FAILURES:
+            messages.print("   …")
         raise typer.Exit(1)
 
 
@@ -144,11 +131,3 @@ def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[s
             raise InputError(f"--set must name one of the methods {', '.join(methods)}; got {text!r}.")
         given.setdefault(method, {})[key] = value
     return given
-
-
-def _say_failures(failed: list[Record], total: int) -> None:
-    say("Failed:", "red", f"{len(failed)} of {total} runs; the same command tries them again.")
-    for record in failed[:_SHOWN_FAILURES]:
-        say("  ", "", f"{run_text(record.key)}: {record.error}")
-    if len(failed) > _SHOWN_FAILURES:
-        messages.print("   …")

@@ -15,7 +15,7 @@ from flowinpaint.cli.options import Densities, Device, Jobs, Root, Seed, parse_p
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation import tuning
-from flowinpaint.evaluation.parameter_file import write_parameters
+from flowinpaint.evaluation.parameter_file import ParameterTable, write_parameters
 from flowinpaint.evaluation.report import parameters_text
 from flowinpaint.io import atomic_path
 
@@ -73,7 +73,7 @@ def eed(
                 say("Stopped:", "yellow", "finished runs are kept; the same command continues from there.")
                 raise typer.Exit(130) from None
         table_file.write_text(tuning.grids_as_csv(grids), encoding="utf-8")
-    write_parameters(out, tuning.parameter_table(grids))
+    write_parameters(out, ParameterTable("eed", {grid.density: grid.parameters for grid in grids}))
     for grid in grids:
         output.print(_grid_table(grid))
         if grid.border:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from flowinpaint.checks import check_device
-from flowinpaint.data.folder import Sample, file_hash, find_samples
+from flowinpaint.data.folder import file_hash, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.records import Record, RunKey, open_store
-from flowinpaint.evaluation.runner import Job, Step, check_processes, complete, frame_key
+from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
+from flowinpaint.evaluation.records import Record, open_store
+from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, check_patterns
 from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped
-
-DENSITIES = (0.01, 0.05, 0.10)
-"""The paper's."""
 
 Parameters = Callable[[str, Case], dict[str, float | str]]
 """Parameters of a method, by its name and the density or pattern."""
@@ -28,7 +26,7 @@ Parameters = Callable[[str, Case], dict[str, float | str]]
 def evaluate(
     root: StrPath,
     methods: Sequence[str],
-    densities: Sequence[float] = DENSITIES,
+    densities: Sequence[float] = PAPER_DENSITIES,
     *,
     patterns: Sequence[str] = (),
     datasets: Collection[str] | None = None,
@@ -53,7 +51,8 @@ def evaluate(
     if pictures and out is None:
         raise InputError("pictures needs a folder: pass out.")
     cases = check_cases(densities, patterns)
-    check_processes(jobs)
+    if jobs < 1:
+        raise InputError(f"jobs must be at least 1, got {jobs}.")
     weights = {method: check_method(method) for method in methods}
     if not weights:
         raise InputError("methods must name at least one method, got none.")
@@ -63,28 +62,22 @@ def evaluate(
     for (method, _), values in runs.items():
         get_method(method).check_parameters(values)
 
-    keys: list[tuple[Sample, list[RunKey]]] = []
+    folder = None if out is None else Path(out)
+    plan = []
     for sample in samples:
         for case in sample.possible(cases):
             key = frame_key(sample, case, seed, chosen)
-            named = [replace(key, method=m, parameters=runs[m, case], weights=w) for m, w in weights.items()]
-            keys.append((sample, named))
-    if not keys:
+            named = tuple(replace(key, method=m, parameters=runs[m, case], weights=w) for m, w in weights.items())
+            picture = f"previews/{sample.dataset}/{sample.name}_{case_label(case)}.png"
+            plan.append(Job(sample, named, folder / picture if pictures and folder else None))
+    if not plan:
         raise InputError(f"densities: no frame has enough valid pixels for {100 * min(densities):g} %.")
-
-    folder = None if out is None else _folder(Path(out), Path(root))
-    with open_store(None if folder is None else folder / "records.jsonl", fresh) as store:
-        todo = []
-        for sample, named in keys:
-            missing = [key for key in named if store.find(key) is None]
-            picture = None
-            if pictures and folder is not None:
-                picture = folder / "previews" / sample.dataset / f"{sample.name}_{case_label(named[0].case)}.png"
-                if missing or not picture.exists():
-                    missing = named
-            if missing:
-                todo.append(Job(sample, tuple(missing), picture))
-        return complete(store, [key for _, named in keys for key in named], todo, jobs, progress)
+    if folder is not None:
+        if folder.resolve().is_relative_to(Path(root).resolve()):  # where it would pass for a data set
+            raise InputError(f"{out}: must lie outside of the root {root}.")
+        make_folder(folder)
+    with open_store(folder and folder / "records.jsonl", fresh) as store:
+        return complete(store, plan, jobs, progress)
 
 
 def check_cases(densities: Sequence[float], patterns: Sequence[str] = ()) -> list[Case]:
@@ -110,15 +103,3 @@ def check_method(method: str, argument: str = "methods") -> str:
     if found.shipped:
         check_shipped(found.weights)  # here once, not in every run
     return file_hash(found.weights)
-
-
-def failures(records: Iterable[Record]) -> list[Record]:
-    """The records of failed runs."""
-    return [record for record in records if record.measured is None]
-
-
-def _folder(out: Path, root: Path) -> Path:
-    """The output folder, created if missing; outside of the root, where it would pass for a data set."""
-    if out.resolve().is_relative_to(root.resolve()):
-        raise InputError(f"{out}: must lie outside of the root {root}.")
-    return make_folder(out)

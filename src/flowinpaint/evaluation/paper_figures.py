@@ -7,20 +7,15 @@ but its text has two of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Triple = tuple[float, float, float]
-"""Values at PAPER_DENSITIES."""
+Triple = tuple[float, ...]
+"""Values at the three PAPER_DENSITIES."""
 
 PAPER_DENSITIES = (0.01, 0.05, 0.10)
-PAPER_REFERENCE = "laplace-beltrami"
-PAPER_METHODS = {
-    "neuroexplicit-paper": "Ours",
-    "laplace-beltrami": "LB",
-    "eed": "EED",
-    "amle": "AMLE",
-}
+PAPER_METHODS = {"neuroexplicit-paper": "Ours", "laplace-beltrami": "LB", "eed": "EED", "amle": "AMLE"}
 """The paper's names for methods of this package."""
 PAPER_NETWORKS = {"ours": "Ours", "flownets": "FlowNetS", "wgain": "WGAIN", "pd": "PD"}
 """The paper's names for the networks that `flowinpaint reproduce` trains."""
@@ -32,56 +27,30 @@ def paper_name(method: str) -> str:
 
 
 @dataclass(frozen=True)
-class _PaperBlock:
-    """One block of a table; `words` are parts of the name, in lower case, of the data set that it belongs to."""
+class PaperTable:
+    """One block of Table 1, 2 or 3: a figure by the name of the method or network, at 1, 5 and 10 %.
+
+    words: parts of the name, in lower case, of the data set that it belongs to.
+    """
 
     title: str
     words: tuple[str, ...]
+    figure: Literal["epe", "fl"]
+    values: dict[str, Triple]
 
     def is_of(self, dataset: str) -> bool:
         """Whether a data set's name fits this block."""
         return all(word in dataset.lower() for word in self.words)
-
-
-@dataclass(frozen=True)
-class PaperTable(_PaperBlock):
-    """One block of Table 1 or 3: a figure by the paper's name of the method, at 1, 5 and 10 %."""
-
-    figure: Literal["epe", "fl"]
-    values: dict[str, Triple]
 
     def value(self, method: str, density: float) -> float | None:
         """The figure of a method, by its name in this package or in the paper; None if the paper has none."""
         row = self.values.get(paper_name(method))
         return None if row is None else row[PAPER_DENSITIES.index(density)]
 
-    def ratio(self, method: str, density: float) -> float | None:
-        """R: the figure over that of Laplace-Beltrami."""
-        own, other = self.value(method, density), self.value(PAPER_REFERENCE, density)
-        return None if own is None or not other else own / other
-
-
-@dataclass(frozen=True)
-class PaperAblations(_PaperBlock):
-    """One half of Table 2: the EPE of the full network, and the differences to it, at 1, 5 and 10 %."""
-
-    full: Triple
-    differences: dict[str, Triple]
-
     def difference(self, network: str, density: float) -> float | None:
-        """A network's EPE minus the full one's, None if the paper has no value."""
-        row = self.differences.get(network)
-        return None if row is None else row[PAPER_DENSITIES.index(density)]
-
-    def value(self, network: str, density: float) -> float | None:
-        """The EPE of a network; "full" is the full one."""
-        full = self.full[PAPER_DENSITIES.index(density)]
-        difference = 0.0 if network == "full" else self.difference(network, density)
-        return None if difference is None else round(full + difference, 2)
-
-
-def _column(table: dict[str, tuple[Triple, Triple]], number: int) -> dict[str, Triple]:
-    return {name: row[number] for name, row in table.items()}
+        """A network's figure minus that of the full one in Table 2; None for that one, or if the paper has none."""
+        own, full = self.value(network, density), self.value("full", density)
+        return None if own is None or full is None or network == "full" else round(own - full, 2)
 
 
 _SINTEL, _THINGS, _KITTI = ("sintel",), ("flyingthings",), ("kitti", "15")
@@ -109,6 +78,19 @@ _TABLE_3 = {  # EPE, and Fl, on KITTI 2015
     "FlowNetS": ((1.43, 2.53, 4.96), (1.20, 2.26, 3.77)),
     "WGAIN": ((3.18, 7.00, 6.82), (3.59, 4.48, 4.39)),
 }
+
+
+def _column(table: Mapping[str, tuple[Triple, Triple]], number: int) -> dict[str, Triple]:
+    return {name: row[number] for name, row in table.items()}
+
+
+def _ablations(number: int) -> dict[str, Triple]:
+    """The EPE of the networks of Table 2."""
+    full = _TABLE_1["Ours"][number]
+    rows = _column(_TABLE_2, number).items()
+    return {"full": full} | {name: tuple(round(f + d, 2) for f, d in zip(full, row, strict=True)) for name, row in rows}
+
+
 PAPER_TABLES = (
     PaperTable("Sintel (Table 1)", _SINTEL, "epe", _column(_TABLE_1, 0)),
     PaperTable("FlyingThings3D, the training's domain (Table 1)", _THINGS, "epe", _column(_TABLE_1, 1)),
@@ -116,10 +98,8 @@ PAPER_TABLES = (
     PaperTable("KITTI 2015 (Table 3)", _KITTI, "fl", _column(_TABLE_3, 1)),
 )
 PAPER_ABLATIONS = (
-    PaperAblations("Sintel (Table 2)", _SINTEL, _TABLE_1["Ours"][0], _column(_TABLE_2, 0)),
-    PaperAblations(
-        "FlyingThings3D, the training's domain (Table 2)", _THINGS, _TABLE_1["Ours"][1], _column(_TABLE_2, 1)
-    ),
+    PaperTable("Sintel (Table 2)", _SINTEL, "epe", _ablations(0)),
+    PaperTable("FlyingThings3D, the training's domain (Table 2)", _THINGS, "epe", _ablations(1)),
 )
 
 PAPER_UNSEEN_DENSITY = (0.29, 0.28)

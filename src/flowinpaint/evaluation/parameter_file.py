@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import StrPath
+from flowinpaint.io.files import existing_file
 from flowinpaint.methods.registry import get_method
 from flowinpaint.text_tables import write_text
 
@@ -36,11 +37,9 @@ class ParameterTable:
 
 def read_parameters(path: StrPath) -> ParameterTable:
     """Read a parameter file, and check that its method has these parameters."""
-    path = Path(path)
-    if not path.is_file():
-        raise MissingFileError(f"{path}: there is no such file.")
-    if path.stat().st_size > _LARGEST_FILE:
-        raise FileFormatError(f"{path}: must be a small JSON file of parameters, got {path.stat().st_size} bytes.")
+    path = existing_file(path)
+    size = path.stat().st_size
+    check_file(path, size > _LARGEST_FILE and f"must be a small JSON file of parameters, got {size} bytes.")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -45,9 +45,7 @@ class RunKey:
     @property
     def case(self) -> Case:
         """The density or the pattern."""
-        if self.density is not None:
-            return self.density
-        return next(pattern for pattern in PATTERNS if pattern == self.mask)
+        return next(p for p in PATTERNS if p == self.mask) if self.density is None else self.density
 
     @property
     def text(self) -> str:
@@ -147,5 +145,5 @@ def record_of(values: dict[str, Any]) -> Record:
     measured = values["measured"]
     if measured is not None:
         quality = measured.get("uncertainty")
-        measured = Measurement(**measured | {"uncertainty": quality and UncertaintyQuality.of_json(quality)})
+        measured = Measurement(**measured | {"uncertainty": quality and UncertaintyQuality(**quality)})
     return Record(RunKey(**values["key"]), measured, values["error"], values["notes"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.summary import Score
 from flowinpaint.machine import machine
 from flowinpaint.masks.cases import Case, case_order, case_text
+from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.text_tables import TextTable, markdown_table, number, write_text
 
 R_COLUMN = 1
@@ -27,7 +29,8 @@ _DIGITS = {"ratio": 3, "epe": 3, "epe_unknown": 3, "fl": 2, "over_1": 2, "over_3
 def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
     """One table per case over all data sets, sorted by R."""
     tables = []
-    for own in _by_case(scores):
+    for case in dict.fromkeys(score.case for score in scores):
+        own = [score for score in scores if score.case == case]
         sets = {score.dataset for score in own} - {None}
         where = f"{len(sets)} data sets" if len(sets) > 1 else str(next(iter(sets), ""))
         rows = [score for score in own if score.dataset is None]
@@ -38,17 +41,14 @@ def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
 
 def dataset_tables(scores: Sequence[Score]) -> list[TextTable]:
     """One table per case and data set, sorted by R."""
-    tables = []
-    for own in _by_case(scores):
-        for dataset in dict.fromkeys(score.dataset for score in own if score.dataset is not None):
-            rows = [score for score in own if score.dataset == dataset]
-            tables.append(_table(f"{dataset}, {_given(rows)}, {masks_text(rows)}", rows, ("samples", "failures")))
-    return tables
-
-
-def _by_case(scores: Sequence[Score]) -> Iterator[list[Score]]:
-    for case in sorted({score.case for score in scores}, key=case_order):
-        yield [score for score in scores if score.case == case]
+    groups: dict[tuple[Case, str], list[Score]] = {}
+    for score in scores:
+        if score.dataset is not None:
+            groups.setdefault((score.case, score.dataset), []).append(score)
+    return [
+        _table(f"{dataset}, {_given(rows)}, {masks_text(rows)}", rows, ("samples", "failures"))
+        for (_, dataset), rows in groups.items()
+    ]
 
 
 def _table(title: str, scores: Sequence[Score], counts: Sequence[str]) -> TextTable:
@@ -78,12 +78,10 @@ def masks_text(scores: Sequence[Score]) -> str:
 
 def left_out(records: Sequence[Record]) -> dict[Case, list[str]]:
     """Samples missing from a case because they have too few valid pixels for it, by case."""
-    found: dict[Case, dict[str, None]] = {}
-    for record in records:
-        found.setdefault(record.key.case, {})[f"{record.key.dataset}/{record.key.sample}"] = None
+    found = {(record.key.case, f"{record.key.dataset}/{record.key.sample}") for record in records}
     samples = dict.fromkeys(f"{record.key.dataset}/{record.key.sample}" for record in records)
-    missing = {case: [s for s in samples if s not in found[case]] for case in sorted(found, key=case_order)}
-    return {case: names for case, names in missing.items() if names}
+    cases = sorted({case for case, _ in found}, key=case_order)
+    return {case: names for case in cases if (names := [s for s in samples if (case, s) not in found])}
 
 
 def left_out_text(case: Case, names: Sequence[str]) -> str:
@@ -122,20 +120,20 @@ def as_json(
 
 def as_csv(records: Sequence[Record]) -> str:
     """One line per record, below a heading."""
-    keys, measures = ([f.name for f in fields(kind)] for kind in (RunKey, Measurement))
-    measures.remove("uncertainty")
-    predicted = ["expected_epe", "within_1", "confidence", "ause", "ause_distance"]
+    columns = [field.name for kind in (RunKey, Measurement) for field in fields(kind) if field.name != "uncertainty"]
+    columns += ["expected_epe", "within_1", "confidence", "ause", "ause_distance", "error", "notes"]
     text = io.StringIO()
-    writer = csv.DictWriter(text, [*keys, *measures, *predicted, "error", "notes"], lineterminator="\n")
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for record in records:
-        row = asdict(record.key) | {"parameters": parameters_text(record.key.parameters)}
+        row = vars(record.key) | {"parameters": parameters_text(record.key.parameters)}
         row |= {"error": record.error, "notes": "; ".join(record.notes)}
-        if record.measured is not None:
-            row |= {name: getattr(record.measured, name) for name in measures}
-            if (q := record.measured.uncertainty) is not None:
-                values = (q.expected, q.within_1, q.confidence, q.by_expected.ause, q.by_distance.ause)
-                row |= dict(zip(predicted, values, strict=True))
+        if (measured := record.measured) is not None:
+            row |= vars(measured)
+            if (quality := measured.uncertainty) is not None:
+                row |= {"expected_epe": quality.expected, "within_1": quality.within_1}
+                row |= {"confidence": quality.confidence, "ause": quality.by_expected.ause}
+                row |= {"ause_distance": quality.by_distance.ause}
         writer.writerow(row)
     return text.getvalue()
 
@@ -182,3 +180,10 @@ def run_text(key: RunKey) -> str:
 def parameters_text(parameters: dict[str, float | str]) -> str:
     """Parameters as key=value, separated by blanks."""
     return " ".join(f"{k}={v if isinstance(v, str) else f'{v:g}'}" for k, v in parameters.items())
+
+
+def short_names(methods: Sequence[str]) -> dict[str, str]:
+    """The names of methods in tables: weights files by their name, with their folder if two share it."""
+    names = {method: Path(method).name if method.endswith(WEIGHTS_SUFFIX) else method for method in methods}
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+    return {method: "/".join(Path(method).parts[-2:]) if name in shared else name for method, name in names.items()}

@@ -11,17 +11,17 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from flowinpaint.api import inpaint
-from flowinpaint.data.folder import Frame, MaskKind
-from flowinpaint.errors import InputError, sentence_of
+from flowinpaint.data.folder import Frame, FrameSource
+from flowinpaint.errors import sentence_of
 from flowinpaint.evaluation.records import Measurement, Record, RecordStore, RunKey
 from flowinpaint.evaluation.uncertainty import uncertainty_quality
 from flowinpaint.io import write_image
@@ -30,27 +30,6 @@ from flowinpaint.metrics import epe, errors_over, fl_outliers
 from flowinpaint.result import Result
 from flowinpaint.version import __version__
 from flowinpaint.viz.sheet import preview
-
-
-class FrameSource(Protocol):
-    """A frame that can be loaded, such as `data.folder.Sample`."""
-
-    @property
-    def dataset(self) -> str:
-        """The name of its data set."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the data set."""
-
-    def mask_kind(self, case: Case) -> MaskKind:
-        """The origin of the mask of a case."""
-
-    def fingerprint(self, case: Case) -> str:
-        """A hash of everything that `load` reads."""
-
-    def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame:
-        """The frame, or its middle crop×crop pixels, with the mask of a case."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +73,15 @@ def frame_key(sample: FrameSource, case: Case, seed: int, device: str, crop: int
 
 
 def complete(
-    store: RecordStore,
-    keys: Sequence[RunKey],
-    todo: Sequence[Job],
-    processes: int,
-    progress: Callable[[Step], None] | None,
+    store: RecordStore, plan: Sequence[Job], processes: int, progress: Callable[[Step], None] | None
 ) -> list[Record]:
-    """Do the jobs, keep their records, and return those of all keys in order."""
+    """Do the runs of a plan that the store lacks, keep their records, and return those of all runs in order."""
     report = progress or (lambda step: None)
+    keys = [key for job in plan for key in job.runs]
+    todo = [job for planned in plan if (job := _unfinished(planned, store)).runs]
     left = Counter((key.dataset, key.method) for job in todo for key in job.runs)
-    total = len(keys)
-    done = total - left.total()
-    report(Step(done, total))
+    done = len(keys) - left.total()
+    report(Step(done, len(keys)))
     new: dict[str, Record] = {}
     with closing(run_jobs(todo, processes)) as records:  # so that an interruption ends the processes at once
         for record in records:
@@ -113,15 +89,16 @@ def complete(
             new[record.key.text] = record
             done += 1
             left[record.key.dataset, record.key.method] -= 1
-            report(Step(done, total, record, left[record.key.dataset, record.key.method]))
+            report(Step(done, len(keys), record, left[record.key.dataset, record.key.method]))
     found = (new.get(key.text) or store.find(key) for key in keys)
     return [record for record in found if record is not None]
 
 
-def check_processes(jobs: int) -> None:
-    """Raise InputError unless there is at least one process."""
-    if jobs < 1:
-        raise InputError(f"jobs must be at least 1, got {jobs}.")
+def _unfinished(job: Job, store: RecordStore) -> Job:
+    """The runs of a job that the store lacks; all of them if its picture has to be drawn."""
+    missing = tuple(key for key in job.runs if store.find(key) is None)
+    draws = job.picture is not None and (missing or not job.picture.exists())
+    return job if draws else replace(job, runs=missing)
 
 
 def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None, None]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.records import Record
+from flowinpaint.evaluation.records import Measurement, Record
 from flowinpaint.masks.cases import Case, case_order
 from flowinpaint.metrics import geometric_mean
 
@@ -72,16 +72,15 @@ def summarise(records: Iterable[Record], reference: str) -> list[Score]:
 
 def _score(method: str, case: Case, dataset: str, group: Group, base: Group) -> Score:
     measured = [record.measured for record in group.values() if record.measured is not None]
-    means = {name: _mean([getattr(m, name) for m in measured]) for name in _MEANS}
     drawn = sum(record.key.mask != "fixed" for record in group.values())
-    return Score(method, case, dataset, len(group), len(group) - len(measured), drawn, _ratio(group, base), **means)
+    failures = len(group) - len(measured)
+    return Score(method, case, dataset, len(group), failures, drawn, _ratio(group, base), **_means(measured))
 
 
 def _over_all(method: str, case: Case, scores: Sequence[Score]) -> Score:
     samples, failures, drawn = (sum(getattr(s, name) for s in scores) for name in ("samples", "failures", "drawn"))
-    means = {name: _mean([getattr(score, name) for score in scores]) for name in _MEANS}
     ratio = geometric_mean([s.ratio for s in scores])
-    return Score(method, case, None, samples, failures, drawn, ratio, **means)
+    return Score(method, case, None, samples, failures, drawn, ratio, **_means(scores))
 
 
 def _ratio(group: Group, base: Group) -> float | None:
@@ -92,6 +91,6 @@ def _ratio(group: Group, base: Group) -> float | None:
     return own_sum / other_sum if other_sum > 0 else None
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    present = [value for value in values if value is not None]
-    return sum(present) / len(present) if present else None
+def _means(rows: Sequence[Measurement | Score]) -> dict[str, float | None]:
+    present = {name: [x for row in rows if (x := getattr(row, name)) is not None] for name in _MEANS}
+    return {name: sum(values) / len(values) if values else None for name, values in present.items()}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +13,10 @@ import torch
 from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.benchmark import DENSITIES, check_cases
-from flowinpaint.evaluation.parameter_file import ParameterTable
+from flowinpaint.evaluation.benchmark import check_cases
+from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
 from flowinpaint.evaluation.records import Record, open_store
-from flowinpaint.evaluation.runner import Job, Step, check_processes, complete, frame_key
+from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
 from flowinpaint.io import StrPath
 
 LAMBDA_RANGE = (1e-6, 1e-2)
@@ -58,7 +56,7 @@ class ParameterGrid:
 
 def tune_eed(
     root: StrPath,
-    densities: Sequence[float] = DENSITIES,
+    densities: Sequence[float] = PAPER_DENSITIES,
     *,
     samples: int = 128,
     crop: int = 384,
@@ -78,10 +76,9 @@ def tune_eed(
     a second call continues from there.
     """
     check_cases(densities)
-    check_processes(jobs)
     if crop < 0:
         raise InputError(f"crop must be a side in pixels, or 0 for no crop; got {crop}.")
-    for name, value in {"samples": samples, "lambdas": lambdas, "alphas": alphas}.items():
+    for name, value in {"jobs": jobs, "samples": samples, "lambdas": lambdas, "alphas": alphas}.items():
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}.")
     if not 0 < tolerance < 1:
@@ -89,20 +86,18 @@ def tune_eed(
     chosen = str(check_device(device))
     frames = draw_samples(find_samples(root), samples, seed)
     lams, alps = grid_values(lambdas, alphas)
+    shares = list(dict.fromkeys(densities))
 
+    plan = []
+    for density in shares:
+        for sample in frames:
+            key = replace(frame_key(sample, density, seed, chosen, crop), method="eed")
+            for lam in lams:  # a job per λ, so that an interruption costs minutes at most
+                points = [{"lam": lam, "alpha": alpha, "tolerance": tolerance} for alpha in alps]
+                plan.append(Job(sample, tuple(replace(key, parameters=dict(point)) for point in points)))
     with open_store(records) as store:
-        keys, todo = [], []
-        for density in dict.fromkeys(densities):
-            for sample in frames:
-                key = replace(frame_key(sample, density, seed, chosen, crop), method="eed")
-                for lam in lams:  # a job per λ, so that an interruption costs minutes at most
-                    points = ({"lam": lam, "alpha": alpha, "tolerance": tolerance} for alpha in alps)
-                    row = [replace(key, parameters=dict(point)) for point in points]
-                    keys += row
-                    if missing := [key for key in row if store.find(key) is None]:
-                        todo.append(Job(sample, tuple(missing)))
-        found = complete(store, keys, todo, jobs, progress)
-    return [_grid(found, density, lams, alps) for density in dict.fromkeys(densities)]
+        found = complete(store, plan, jobs, progress)
+    return [_grid([r for r in found if r.key.density == density], density, lams, alps) for density in shares]
 
 
 def grid_values(lambdas: int = LAMBDAS, alphas: int = ALPHAS) -> tuple[list[float], list[float]]:
@@ -118,32 +113,23 @@ def draw_samples(samples: Sequence[Sample], count: int, seed: int) -> list[Sampl
     return [samples[place] for place in sorted(places)]
 
 
-def parameter_table(grids: Sequence[ParameterGrid]) -> ParameterTable:
-    """The best parameters by density."""
-    return ParameterTable("eed", {grid.density: grid.parameters for grid in grids})
-
-
 def grids_as_csv(grids: Sequence[ParameterGrid]) -> str:
     """One line per density, λ and α, below a heading."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["density", "lam", "alpha", "epe", "samples"])
-    for grid in grids:
-        for i, lam in enumerate(grid.lambdas):
-            for j, alpha in enumerate(grid.alphas):
-                writer.writerow([grid.density, lam, alpha, grid.epe[i, j], grid.samples])
-    return text.getvalue()
+    lines = [
+        f"{grid.density},{lam},{alpha},{grid.epe[i, j]},{grid.samples}"
+        for grid in grids
+        for i, lam in enumerate(grid.lambdas)
+        for j, alpha in enumerate(grid.alphas)
+    ]
+    return "\n".join(["density,lam,alpha,epe,samples", *lines]) + "\n"
 
 
 def _grid(records: Sequence[Record], density: float, lams: list[float], alphas: list[float]) -> ParameterGrid:
-    errors: dict[tuple[float, float], list[float]] = {(lam, alpha): [] for lam in lams for alpha in alphas}
-    own = [record for record in records if record.key.density == density]
-    for record in own:
-        place = (float(record.key.parameters["lam"]), float(record.key.parameters["alpha"]))
-        errors[place].append(math.nan if record.measured is None else record.measured.epe)
-    epe = np.array([[np.mean(errors[lam, alpha]) for alpha in alphas] for lam in lams])
+    """The grid of a density from its records, which come by sample, then λ, then α."""
+    errors = [math.nan if record.measured is None else record.measured.epe for record in records]
+    by_sample = np.reshape(errors, (-1, len(lams), len(alphas)))
+    epe = np.ascontiguousarray(np.moveaxis(by_sample, 0, -1)).mean(-1)
     if np.isnan(epe).all():
-        reason = next(record.error for record in own if record.error)
+        reason = next(record.error for record in records if record.error)
         raise InputError(f"root: at {100 * density:g} % every point of the grid failed on a sample: {reason}")
-    samples = len({(record.key.dataset, record.key.sample) for record in own})
-    return ParameterGrid(density, samples, tuple(lams), tuple(alphas), epe)
+    return ParameterGrid(density, len(by_sample), tuple(lams), tuple(alphas), epe)

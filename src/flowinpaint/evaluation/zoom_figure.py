@@ -17,8 +17,9 @@ from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.data.folder import Frame
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.results import short_names
-from flowinpaint.io import atomic_path, check_image_writable, write_image
+from flowinpaint.evaluation.report import short_names
+from flowinpaint.io import write_image
+from flowinpaint.io.files import write_bytes
 from flowinpaint.masks.cases import Case, case_text, drawn_mask
 from flowinpaint.metrics import epe
 from flowinpaint.viz.colours import Field, Rgb, as_rgb, colour_field, draw_given, field_range, resized
@@ -88,7 +89,7 @@ def zoom_figure(rows: Sequence[ZoomRow], case: Case) -> Rgb:
     return contact_sheet(panels, columns)
 
 
-def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_], part: float = ENLARGED) -> Window:
+def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_]) -> Window:
     """The window of a field (H, W, C) with the largest sum of squared jumps between neighbours; the middle without any.
 
     The square makes a border outweigh a slope. A pixel that is not valid (H, W) takes the vector of the nearest valid
@@ -99,7 +100,7 @@ def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_], part: float = EN
     energy = np.zeros(valid.shape)
     energy[:, 1:] += ((values[:, 1:] - values[:, :-1]) ** 2).sum(2) * (near[:, 1:] & near[:, :-1])
     energy[1:] += ((values[1:] - values[:-1]) ** 2).sum(2) * (near[1:] & near[:-1])
-    (H, W), (h, w) = valid.shape, (max(1, round(part * n)) for n in valid.shape)
+    (H, W), (h, w) = valid.shape, (max(1, round(ENLARGED * n)) for n in valid.shape)
     if not energy.any():
         top, left = (H - h) // 2, (W - w) // 2
     else:
@@ -111,42 +112,35 @@ def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_], part: float = EN
 
 def write_figure(path: Path, figure: Rgb) -> None:
     """Write a picture; a JPEG with a lower quality than `write_image`."""
-    check_image_writable(path)
     if path.suffix.lower() not in (".jpg", ".jpeg"):
         write_image(path, figure)
         return
-    with atomic_path(path) as temporary:
-        bgr = np.ascontiguousarray(figure[..., ::-1])
-        temporary.write_bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1].tobytes())
+    bgr = np.ascontiguousarray(figure[..., ::-1])
+    write_bytes(path, cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])[1].tobytes())
 
 
 def _row_panels(row: ZoomRow, case: Case, width: int) -> list[Panel]:
     frame, limits = row.frame, field_range(row.frame.truth)
     window = strongest_edges(frame.truth, frame.valid)
     size = (width, max(1, round(width * frame.mask.shape[0] / frame.mask.shape[1])))
-    gap = np.full((max(2, width // 60), width, 3), 238, np.uint8)
-
-    def panel(title: str, whole: Rgb, part: Rgb) -> Panel:
-        return title, np.concatenate([_boxed(resized(whole, size), window, frame.mask.shape), gap, resized(part, size)])
-
-    def coloured(title: str, field: Field) -> Panel:
-        rgb = colour_field(field, limits)
-        return panel(title, rgb, rgb[window])
-
     image = as_rgb(frame.image)
     given = draw_given(image, frame.truth, frame.mask, limits, size)
     given_part = draw_given(image[window], frame.truth[window], frame.mask[window], limits, size)
-    drawn = [
-        panel(f"Image\n{row.title}", image, image[window]),
-        panel(f"Given\n{case_text(case)}", given, given_part),
-        coloured("Truth\n ", frame.truth),
-    ]
+    drawn = [(f"Image\n{row.title}", image, image[window]), (f"Given\n{case_text(case)}", given, given_part)]
+    fields = {"Truth\n ": frame.truth}
     for name, field in row.filled.items():
         errors = f"EPE {epe(field, frame.truth, frame.valid):.3f}"
         if frame.valid[window].any():
             errors += f" | box {epe(field[window], frame.truth[window], frame.valid[window]):.3f}"
-        drawn.append(coloured(f"{name}\n{errors}", field))
-    return drawn
+        fields[f"{name}\n{errors}"] = field
+    for title, field in fields.items():
+        colours = colour_field(field, limits)
+        drawn.append((title, colours, colours[window]))
+    gap = np.full((max(2, width // 60), width, 3), 238, np.uint8)
+    return [
+        (title, np.concatenate([_boxed(resized(whole, size), window, frame.mask.shape), gap, resized(part, size)]))
+        for title, whole, part in drawn
+    ]
 
 
 def _boxed(picture: Rgb, window: Window, shape: tuple[int, ...]) -> Rgb:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_TABLES, PaperAblations, PaperTable
+from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_TABLES, PaperTable
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Block, Pictures, Row, draw_table, render, table_size
 from flowinpaint.reproduction.experiment import ABLATIONS, DENSITIES, FULL, METHODS, OURS, PD, label, network_at
@@ -154,7 +154,7 @@ def _block(
     means: Means,
     dataset: str,
     figure: str,
-    paper: PaperTable | PaperAblations | None,
+    paper: PaperTable | None,
     here: Callable[[str, float], str],
     printed: Callable[[str, float], str],
 ) -> Block:
@@ -210,7 +210,7 @@ def _paper_table(dataset: str, figure: str) -> PaperTable | None:
     return next((table for table in PAPER_TABLES if table.figure == figure and table.is_of(_domain(dataset))), None)
 
 
-def _paper_ablations(dataset: str) -> PaperAblations | None:
+def _paper_ablations(dataset: str) -> PaperTable | None:
     return next((table for table in PAPER_ABLATIONS if table.is_of(_domain(dataset))), None)
 
 

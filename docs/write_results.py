@@ -1,22 +1,27 @@
-"""`flowinpaint results`."""
+"""Write the results page and its pictures from finished evaluations, and renew the README's table.
+
+    python docs/write_results.py evaluation [MORE...] --page docs/results.md --readme README.md
+
+If two evaluations contain the same run, the first one counts. The samples of the picture are filled anew.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from results_page.evaluations import Results, mean_quality, merge, read_evaluation
+from results_page.page import BEGIN, page_text, readme_block, replace_block, without_dead_links
+from results_page.plots import plotted_densities, write_density_plot, write_sparsification_plot
+from results_page.tables import ordered_methods
 
 from flowinpaint.cli.console import say, tell_written
-from flowinpaint.cli.options import Device
 from flowinpaint.cli.zoom import draw_figure
-from flowinpaint.errors import MissingFileError
-from flowinpaint.evaluation.plots import plotted_densities, write_density_plot, write_sparsification_plot
-from flowinpaint.evaluation.results import Results, merge, read_evaluation, short_names
-from flowinpaint.evaluation.results_page import BEGIN, page_text, readme_block, replace_block, without_dead_links
-from flowinpaint.evaluation.results_tables import ordered_methods
-from flowinpaint.evaluation.uncertainty import mean_quality
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.evaluation.report import short_names
 from flowinpaint.evaluation.zoom_figure import own_frames
 from flowinpaint.io import make_folder
 from flowinpaint.methods import registry
@@ -29,23 +34,27 @@ _ZOOM_CASE = 0.05
 _ZOOM_METHODS = 5
 
 
-def command(
-    evaluations: Annotated[list[Path], typer.Argument(help="Folders that 'flowinpaint evaluate' wrote.")],
-    page: Annotated[
-        Path | None,
-        typer.Option(help=f"The page to write, with its pictures next to it; default {_PAGE} in the first folder."),
-    ] = None,
-    readme: Annotated[
-        Path | None, typer.Option(help=f"A file whose table between {BEGIN} and its end is renewed.")
-    ] = None,
-    device: Device = "auto",
-) -> None:
-    """Write a results page and its pictures from finished evaluations, and renew a README's table.
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the script; it exits with a sentence if an argument or a file is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("evaluations", nargs="+", type=Path, help="folders that 'flowinpaint evaluate' wrote")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help=f"the page to write, with its pictures next to it; default {_PAGE} in the first folder",
+    )
+    parser.add_argument("--readme", type=Path, help=f"a file whose table between {BEGIN} and its end is renewed")
+    parser.add_argument("--device", default="auto", help="where the samples are filled: auto, cpu, cuda, ...")
+    options = parser.parse_args(arguments)
+    try:
+        write(options.evaluations, options.page or options.evaluations[0] / _PAGE, options.readme, options.device)
+    except (InputError, FileFormatError, OSError) as error:
+        sys.exit(f"Error: {error}")
 
-    If two evaluations contain the same run, the first one counts. The samples of the picture are filled anew.
-    """
+
+def write(evaluations: Sequence[Path], page: Path, readme: Path | None, device: str) -> None:
+    """Write the page and its pictures, and renew the table of the README, if one is named."""
     results = merge([read_evaluation(folder) for folder in evaluations])
-    page = page or evaluations[0] / _PAGE
     if readme is not None:  # before anything is written
         if not readme.is_file():
             raise MissingFileError(f"{readme}: there is no such file.")
@@ -95,3 +104,7 @@ def _draw_sparsification(path: Path, results: Results) -> None:
             curves[f"{names[method]}, distance to the nearest given pixel"] = mean.by_distance
     if curves and can_plot():
         write_sparsification_plot(path, curves)
+
+
+if __name__ == "__main__":
+    main()

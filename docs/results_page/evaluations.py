@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation.records import Record, record_of
@@ -16,7 +17,6 @@ from flowinpaint.evaluation.summary import Score, summarise
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
 from flowinpaint.masks.cases import Case, case_order
-from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 
 RESULTS = "results.json"
 
@@ -130,8 +130,8 @@ def merge(evaluations: Sequence[Evaluation]) -> Results:
     return Results(list(evaluations), first.reference, records, scores, {m: sorted(n) for m, n in sources.items()})
 
 
-def short_names(methods: Sequence[str]) -> dict[str, str]:
-    """The names of methods in tables: weights files by their name, with their folder if two share it."""
-    names = {method: Path(method).name if method.endswith(WEIGHTS_SUFFIX) else method for method in methods}
-    shared = {name for name, count in Counter(names.values()).items() if count > 1}
-    return {method: "/".join(Path(method).parts[-2:]) if name in shared else name for method, name in names.items()}
+def mean_quality(parts: Sequence[UncertaintyQuality]) -> UncertaintyQuality:
+    """The mean of all numbers and curves over frames; each frame has the same weight."""
+    names = [field.name for field in fields(UncertaintyQuality)]
+    means = {name: np.mean([getattr(part, name) for part in parts], axis=0).tolist() for name in names}
+    return UncertaintyQuality(**means)

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
-from flowinpaint.evaluation.report import masks_text, parameters_text
-from flowinpaint.evaluation.results import Evaluation, Results, short_names
-from flowinpaint.evaluation.results_tables import (
+from flowinpaint.evaluation.report import masks_text, parameters_text, short_names
+from flowinpaint.masks.cases import Case, case_text
+from flowinpaint.neuroexplicit.config import PAPER_STEPS
+from flowinpaint.text_tables import wrapped
+from results_page.evaluations import Evaluation, Results
+from results_page.tables import (
     WIDEST,
     case_groups,
     dataset_table,
@@ -19,16 +22,13 @@ from flowinpaint.evaluation.results_tables import (
     score_table,
     uncertainty_table,
 )
-from flowinpaint.masks.cases import Case, case_text
-from flowinpaint.neuroexplicit.config import PAPER_STEPS
-from flowinpaint.text_tables import wrapped
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 """The markers around the table of the README."""
 
-_ABOUT = """\
-*`flowinpaint results` writes this page and the table of the README from the output of `flowinpaint evaluate`. \
-Changes made here by hand are lost.*"""
+ABOUT = """\
+*`python docs/write_results.py` writes this page and the table of the README from the output of \
+`flowinpaint evaluate`. Changes made here by hand are lost.*"""
 
 _MEASURES = """\
 **R** is a method's mean EPE over that of `{reference}` on the same frames, and over data sets the geometric mean; \
@@ -80,7 +80,7 @@ def page_text(results: Results, plot: str | None, zoom: str | None, sparsificati
     """The page in Markdown; plot, zoom and sparsification are links to its pictures, None for missing ones."""
     parts = [
         "# Results",
-        _ABOUT,
+        ABOUT,
         _MEASURES.format(reference=results.reference),
         "## What was measured",
         "\n".join(f"- {command_text(evaluation)}, {machine_text(evaluation)}." for evaluation in results.evaluations),

@@ -2,19 +2,20 @@ import re
 from dataclasses import replace
 
 import pytest
-
-from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
-from flowinpaint.evaluation.paper_figures import PAPER_TABLES
-from flowinpaint.evaluation.results import Results, merge
-from flowinpaint.evaluation.results_tables import (
+from results_page.evaluations import Results, merge
+from results_page.tables import (
     best_in_bold,
     case_groups,
     dataset_table,
     ordered_methods,
+    paper_ratio,
     paper_table,
     readme_table,
     score_table,
 )
+
+from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
+from flowinpaint.evaluation.paper_figures import PAPER_TABLES
 from flowinpaint.masks.cases import Case
 from flowinpaint.text_tables import markdown_table
 
@@ -124,3 +125,10 @@ def test_words_are_left_and_numbers_right() -> None:
         markdown_table(["a", "b", "c"], [["x", "1", "y"]], words=(0, 2))
         == "| a | b | c |\n|---|--:|---|\n| x | 1 | y |"
     )
+
+
+def test_the_papers_ratios_are_to_its_laplace_beltrami() -> None:
+    assert paper_ratio(PAPER_TABLES[0], "neuroexplicit-paper", 0.05) == pytest.approx(0.40 / 0.43)
+    for table in PAPER_TABLES:
+        assert paper_ratio(table, REFERENCE, 0.05) == 1
+        assert paper_ratio(table, "harmonic", 0.05) is None

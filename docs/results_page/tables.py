@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_METHODS, PaperTable
-from flowinpaint.evaluation.results import Results, short_names
-from flowinpaint.evaluation.uncertainty import mean_quality
+from flowinpaint.evaluation.report import short_names
 from flowinpaint.masks.cases import Case, case_text
 from flowinpaint.metrics import geometric_mean
 from flowinpaint.text_tables import NONE, markdown_table, number
+from results_page.evaluations import Results, mean_quality
 
 WIDEST = 4
 """The largest number of cases in a table; each has three columns."""
@@ -96,13 +96,21 @@ def paper_table(results: Results, table: PaperTable, dataset: str | None) -> str
             if dataset is not None:
                 value, ratio = (results.figure(name, method, density, dataset) for name in (table.figure, "ratio"))
                 cells.append(_with_ratio(value, ratio, 3 if table.figure == "epe" else 2, table.figure))
-            cells.append(_with_ratio(table.value(method, density), table.ratio(method, density), 2, table.figure))
+            cells.append(
+                _with_ratio(table.value(method, density), paper_ratio(table, method, density), 2, table.figure)
+            )
         paper_name = PAPER_METHODS.get(method)
         title = names.get(method, method) + (f" ({paper_name})" if paper_name else "")
         if set(cells) != {NONE}:
             rows.append([title, *cells])
     pair = ("paper",) if dataset is None else ("here", "paper")
     return markdown_table(["method", *(f"{case_text(d)} {text}" for d in densities for text in pair)], rows)
+
+
+def paper_ratio(table: PaperTable, method: str, density: float) -> float | None:
+    """R: a figure of the paper over that of Laplace-Beltrami."""
+    own, other = table.value(method, density), table.value("laplace-beltrami", density)
+    return None if own is None or not other else own / other
 
 
 def dataset_table(results: Results) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.results import Results, short_names
-from flowinpaint.evaluation.results_tables import ordered_methods
-from flowinpaint.evaluation.sparsification import Sparsification
+from flowinpaint.evaluation.report import short_names
+from flowinpaint.evaluation.uncertainty import Sparsification
 from flowinpaint.masks.cases import Case
 from flowinpaint.viz.plots import plain_number, plot_file
+from results_page.evaluations import Results
+from results_page.tables import ordered_methods
 
 _COLUMNS = 3
 _PANEL = (3.6, 2.8)

@@ -2,11 +2,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records, made_up
-from flowinpaint.errors import FileFormatError
-from flowinpaint.evaluation.results import Results, merge
-from flowinpaint.evaluation.results_page import (
+from results_page.evaluations import Results, merge
+from results_page.page import (
+    ABOUT,
     BEGIN,
     END,
     command_text,
@@ -15,7 +13,11 @@ from flowinpaint.evaluation.results_page import (
     readme_block,
     replace_block,
 )
+
+from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records, made_up
+from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
+from flowinpaint.text_tables import wrapped
 
 ERRORS = {REFERENCE: 1.0, "eed": 2.0, "/secret/mine.safetensors": 0.5}
 
@@ -23,6 +25,11 @@ ERRORS = {REFERENCE: 1.0, "eed": 2.0, "/secret/mine.safetensors": 0.5}
 @pytest.fixture
 def results() -> Results:
     return merge([evaluation(grid_of_records(ERRORS, [0.01, 0.05, 0.1, 0.3, "lidar"]))])
+
+
+def test_the_committed_page_names_the_script_that_writes_it() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "results.md"
+    assert page.read_text(encoding="utf-8").startswith(f"# Results\n\n{wrapped(ABOUT)}\n\n")
 
 
 def test_the_page_names_command_data_and_machine_but_no_folder(results: Results) -> None:
@@ -131,7 +138,7 @@ def test_a_file_without_one_place_is_named(text: str) -> None:
 
 
 def test_predicted_errors_have_a_table_with_the_true_ones() -> None:
-    told = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, (1.0, 0.5), (1.0, 0.8), (1.0, 0.4))
+    told = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, [1.0, 0.5], [1.0, 0.8], [1.0, 0.4])
     records = grid_of_records({REFERENCE: 1.0, "network.safetensors": 0.5}, [0.01, 0.05])
     assert "## Expected errors" not in page_text(merge([evaluation(records)]), None, None, None)
     records = [

@@ -1,13 +1,15 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from results_page.evaluations import mean_quality, merge, read_evaluation
 
 from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up, write_evaluation
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation import evaluate, summarise
 from flowinpaint.evaluation.report import write_reports
-from flowinpaint.evaluation.results import merge, read_evaluation, short_names
+from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from frame_folder import make_root
 
 PAIR = grid_of_records({REFERENCE: 1.0, "eed": 2.0}, [0.05, "lidar"])
@@ -98,10 +100,9 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
             read_evaluation(folder)
 
 
-def test_files_are_called_by_their_names_or_by_their_folders_too() -> None:
-    assert short_names(["eed", "/far/away/mine.safetensors"]) == {
-        "eed": "eed",
-        "/far/away/mine.safetensors": "mine.safetensors",
-    }
-    runs = ["runs/a/model.safetensors", "runs/b/model.safetensors", "c/other.safetensors"]
-    assert list(short_names(runs).values()) == ["a/model.safetensors", "b/model.safetensors", "other.safetensors"]
+def test_qualities_are_averaged_over_frames() -> None:
+    a = UncertaintyQuality(0.5, 0.6, 0.9, 0.85, [1.0, 0.5], [1.0, 0.8], [1.0, 0.4])
+    mean = mean_quality([a, replace(a, error=1.5, curve=[1.0, 0.7])])
+    assert mean.error == 1.0
+    assert mean.curve == pytest.approx([1.0, 0.6])
+    assert mean.oracle == a.oracle
