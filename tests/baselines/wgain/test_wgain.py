@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from flowinpaint.baselines.wgain.config import WGAINConfig
-from flowinpaint.baselines.wgain.critic import Critic
 from flowinpaint.baselines.wgain.module import WGAIN, noise_for
+from flowinpaint.baselines.wgain.objective import Critic
 from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
 from helpers import generator

@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.diffusion.pyramid import extend
-from flowinpaint.networks.channel_pairs import PAIR, from_pairs, repeated, to_pairs
-from flowinpaint.networks.colours import Colours
-from flowinpaint.networks.network import Network, by_pixel
+from flowinpaint.networks.network import PAIR, Colours, Network, by_pixel, from_pairs, repeated, to_pairs
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 

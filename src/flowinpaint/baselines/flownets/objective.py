@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flowinpaint.baselines.flownets.module import FlowNetS
-from flowinpaint.networks.channel_pairs import repeated, to_pairs
+from flowinpaint.networks.network import repeated, to_pairs
 from flowinpaint.training.batches import Task
 from flowinpaint.training.losses import epe_loss
 from flowinpaint.training.objectives import Objective
