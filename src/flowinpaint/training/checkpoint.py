@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.io import atomic_path
 from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.config_file import as_tables
 
 KEY = "flowinpaint.training"
 KEPT = 2
@@ -43,7 +42,7 @@ class Checkpoint:
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint to a folder, and keep only the last KEPT there."""
     path = folder / f"step-{checkpoint.step:09}.safetensors"
-    about = {"step": checkpoint.step, "seconds": checkpoint.seconds, "config": as_tables(checkpoint.config)}
+    about = {"step": checkpoint.step, "seconds": checkpoint.seconds, "config": asdict(checkpoint.config)}
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     try:
         write_durably(path, save(tensors, metadata={KEY: json.dumps(about)}))

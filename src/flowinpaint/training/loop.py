@@ -23,8 +23,7 @@ from flowinpaint.networks.network import Network
 from flowinpaint.networks.registry import build_network
 from flowinpaint.training.batches import open_source
 from flowinpaint.training.checkpoint import Checkpoint, read_newest, restore
-from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.config_file import check_same_run
+from flowinpaint.training.config import TrainingConfig, check_same_run
 from flowinpaint.training.dead_channels import REVIVED_UNTIL
 from flowinpaint.training.diagnosis import NotFiniteError, diagnose
 from flowinpaint.training.distributed import World
