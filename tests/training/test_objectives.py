@@ -11,7 +11,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.training import batches, loop
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.loop import build_step, train
-from flowinpaint.training.losses import epe_loss
+from flowinpaint.training.objectives import epe_loss
 from flowinpaint.training.step import TrainingStep
 from tiny_runs import CPU, TINY, halves, lines, tiny
 

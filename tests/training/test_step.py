@@ -9,7 +9,7 @@ from flowinpaint.counter_rng import Draws
 from flowinpaint.data import Batch
 from flowinpaint.training.batches import GeneratedSource
 from flowinpaint.training.loop import build_step
-from flowinpaint.training.losses import epe_loss
+from flowinpaint.training.objectives import epe_loss
 from flowinpaint.training.optimiser import EMA_RISE
 from flowinpaint.training.step import TrainingStep
 from helpers import neuroexplicit

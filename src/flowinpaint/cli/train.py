@@ -19,12 +19,10 @@ from rich.text import Text
 from flowinpaint.cli.console import messages, output, say
 from flowinpaint.cli.options import Device
 from flowinpaint.errors import InputError
-from flowinpaint.training.checkpoint import read_newest
+from flowinpaint.training.checkpoint import RunFolder, check_run, read_newest
 from flowinpaint.training.config import ScheduleConfig, TrainingConfig, apply_settings, read_config
-from flowinpaint.training.diagnosis import NotFiniteError
 from flowinpaint.training.distributed import World, join
-from flowinpaint.training.loop import Listener, Outcome, Progress, train
-from flowinpaint.training.run_folder import RunFolder, check_run
+from flowinpaint.training.loop import Listener, NotFiniteError, Outcome, Progress, train
 from flowinpaint.training.validation import Scores
 
 LINE_SECONDS = 30.0

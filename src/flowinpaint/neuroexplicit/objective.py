@@ -8,8 +8,7 @@ from torch import Tensor
 from flowinpaint.networks.output import LARGEST_LOGARITHM, Filled, error_scale
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.batches import Task
-from flowinpaint.training.losses import FIELD_LOSSES
-from flowinpaint.training.objectives import Objective
+from flowinpaint.training.objectives import FIELD_LOSSES, Objective
 
 LARGEST_ERROR = 100.0
 """Errors are clipped at this many mean deviations of the known vectors when the expected error is trained."""

@@ -1,32 +1,42 @@
-"""Files of a run, written by its first process: log, validations, checkpoints, model and picture."""
+"""Files of a run, written by its first process: log, validations, checkpoints, model and picture.
+
+The log is lines of JSON; TensorBoard's scalars and pictures repeat it where TensorBoard is installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.api import inpaint
+from flowinpaint.config_parsing import flattened
 from flowinpaint.io import write_image
 from flowinpaint.metrics import epe
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import save_model
 from flowinpaint.training.batches import GeneratedSource
-from flowinpaint.training.checkpoint import Checkpoint, write_checkpoint
+from flowinpaint.training.checkpoint import Checkpoint, RunFolder, write_checkpoint, writing
 from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.log import TRAIN, VALIDATION, Log
 from flowinpaint.training.optimiser import Statistics
-from flowinpaint.training.run_folder import RunFolder, writing
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.validation import OURS, RIVALS, Scores, Validator
 from flowinpaint.viz.colours import as_rgb, colour_field, draw_given, field_range, resized
 from flowinpaint.viz.sheet import Panel, contact_sheet
 
 if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
     from flowinpaint.training.loop import Progress
 
+TRAIN, VALIDATION = "train", "validation"
 ROWS = 4
 PANEL = (432, 288)
 """Largest width and height of a panel in the validation's picture."""
@@ -144,3 +154,74 @@ def validation_sheet(validator: Validator, model: Network) -> npt.NDArray[np.uin
         ]
         panels += [(title, resized(rgb, size)) for title, rgb in row]
     return contact_sheet(panels, columns=6)
+
+
+class Log:
+    """Appends to log.jsonl, after cutting it back to the step that the run resumes from."""
+
+    def __init__(self, folder: RunFolder, step: int) -> None:
+        self.validated = cut_back(folder.log, step)
+        self._file: IO[str] = folder.log.open("a", encoding="utf-8")
+        self._board = _tensorboard(folder.tensorboard, step)
+        self.has_tensorboard = self._board is not None
+
+    def add(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """Write a line and hand it to the operating system, so that it survives the end of this process."""
+        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        self._file.flush()
+        for name, value in flattened(values, "/").items():
+            if isinstance(value, int | float):
+                self._show("add_scalar", f"{kind}/{name}", value, step)
+
+    def picture(self, name: str, step: int, picture: npt.NDArray[np.uint8]) -> None:
+        """Show a picture (H, W, 3) in TensorBoard."""
+        self._show("add_image", name, picture, step, dataformats="HWC")
+
+    def settle(self) -> None:
+        """Flush to disk: a checkpoint must not be newer than the log."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the files; errors of a full disk have been raised before."""
+        with suppress(OSError):
+            self._file.close()
+        self._show("close")
+
+    def _show(self, method: str, *arguments: Any, **options: Any) -> None:
+        """Call TensorBoard; its files only copy the log, so a full disk ends them and not the run."""
+        try:
+            if self._board is not None:
+                getattr(self._board, method)(*arguments, **options)
+        except OSError:
+            self._board = None
+
+
+def cut_back(path: Path, step: int) -> bool:
+    """Drop the lines of a log after a step and broken lines; return whether a validation of that step is left."""
+    if not path.exists():
+        return False
+    kept, validated = 0, False
+    for line in path.read_bytes().splitlines(keepends=True):
+        try:
+            values = json.loads(line)
+            late = values["step"] > step
+        except (ValueError, KeyError, TypeError):
+            break
+        if late or not line.endswith(b"\n"):
+            break
+        validated = values["kind"] == VALIDATION and values["step"] == step
+        kept += len(line)
+    with path.open("r+b") as file:
+        file.truncate(kept)
+    return validated
+
+
+def _tensorboard(path: Path, step: int) -> SummaryWriter | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of TensorBoard's imports
+            from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(path), purge_step=step + 1)

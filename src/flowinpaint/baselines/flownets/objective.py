@@ -9,8 +9,7 @@ from torch import Tensor
 from flowinpaint.baselines.flownets.module import FlowNetS
 from flowinpaint.networks.network import repeated, to_pairs
 from flowinpaint.training.batches import Task
-from flowinpaint.training.losses import epe_loss
-from flowinpaint.training.objectives import Objective
+from flowinpaint.training.objectives import Objective, epe_loss
 
 SCALE_WEIGHTS = (0.32, 0.08, 0.04, 0.02, 0.01)
 """Weights of the predictions, fine to coarse."""

@@ -18,8 +18,7 @@ from flowinpaint.networks.network import PAIR, Colours, by_pixel
 from flowinpaint.training.batches import NOISE_SEED, Task
 from flowinpaint.training.config import TrainingConfig, of_table
 from flowinpaint.training.distributed import World
-from flowinpaint.training.losses import epe_loss
-from flowinpaint.training.objectives import Objective
+from flowinpaint.training.objectives import Objective, epe_loss
 from flowinpaint.training.optimiser import Optimiser
 
 PENALTY = 10.0
