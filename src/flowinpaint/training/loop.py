@@ -159,7 +159,7 @@ def _run(
         at.share, stopped = config.schedule.share_done(at.step, at.seconds), stop > 0
         at.pace = (at.seconds - mark[1]) / (at.step - mark[0]) or None
         if _due(at, config.run.log_every):
-            statistics = training.read_statistics()
+            statistics = training.optimiser.read_statistics()
             at.loss, at.skipped = statistics.loss, statistics.skipped
             if recorder:
                 recorder.write_line(at, statistics, rate)

@@ -19,6 +19,7 @@ from flowinpaint.training.muon import EvenSteps, is_kernel
 
 EMA_RISE = 10.0
 """The average keeps at most (1 + n) / (EMA_RISE + n) of itself in its n-th step, so that it soon forgets the start."""
+COUNTERS = ("loss_sum", "norm_sum", "counted", "updates", "skipped", "skipped_in_row", "last_bad_sample")
 _NORM_EPSILON = 1e-6
 """Added to the norm that a gradient is divided by, as in PyTorch's clipping."""
 _ALIGNMENT = 64
@@ -52,32 +53,10 @@ class Update(NamedTuple):
     """Share of the new weights in their average."""
 
 
-class Counters:
-    """Sums since the last reading, and counts of the whole run, on the device."""
-
-    def __init__(self, device: torch.device) -> None:
-        # Two tensors, so that counting is one operation on each.
-        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
-        self.counts = torch.zeros(5, dtype=torch.int64, device=device)
-
-    def state(self) -> dict[str, Tensor]:
-        """Sums and counts by name; the tensors themselves, not copies."""
-        names = ("loss_sum", "norm_sum", "counted", "updates", "skipped", "skipped_in_row", "last_bad_sample")
-        return dict(zip(names, (*self.sums.unbind(), *self.counts.unbind()), strict=True))
-
-    def read(self) -> Statistics:
-        """Wait for the device, read the statistics since the last reading, and reset the sums."""
-        loss_sum, norm_sum = self.sums.tolist()
-        counted, _, *skipped = self.counts.tolist()
-        self.sums.zero_()
-        self.counts[0].zero_()
-        return Statistics(loss_sum / counted if counted else None, norm_sum / counted if counted else None, *skipped)
-
-
 def count(sums: Tensor, counts: Tensor, loss: Tensor, norm: Tensor, first: Tensor, options: OptimiserConfig) -> Update:
     """The factors of a step with a loss (), a gradient norm () and a first sample number ().
 
-    sums (2,) and counts (5,) of `Counters` are updated in place.
+    sums (2,), since the last reading, and counts (5,), of the whole run, are updated in place: the COUNTERS.
     """
     finite = torch.isfinite(norm) & torch.isfinite(loss)
     sums += torch.where(finite, torch.stack([loss, norm]), 0.0)
@@ -105,7 +84,9 @@ class Optimiser:
         self._gradient, self._first, self._second = (torch.zeros_like(self._weights) for _ in range(3))
         self.rate = torch.zeros((), device=self._weights.device)
         """The learning rate."""
-        self.counters = Counters(self._weights.device)
+        # Two tensors, so that counting is one operation on each.
+        self._sums = torch.zeros(2, dtype=torch.float64, device=self._weights.device)
+        self._counts = torch.zeros(5, dtype=torch.int64, device=self._weights.device)
         self._count, self._adam, self._muon, self._decay, self._follow = count, adam, muon, decay, follow
         transposed = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.ConvTranspose2d)}
         kernels = [(p, id(p) in transposed) for p in self.parameters.values() if is_kernel(p)]
@@ -126,21 +107,6 @@ class Optimiser:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def gather_gradients(self, join: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """Collect the gradients of the parameters, add that of the L2 term, and return the norm ().
-
-        join: averages the gradient (n,) over processes, where the backward pass has not done so.
-        """
-        views = _views(self._gradient, self.parameters.values())
-        pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
-        torch._foreach_copy_([view for view, _ in pairs], [grad for _, grad in pairs])
-        if join:
-            self._gradient.copy_(join(self._gradient))
-        if self.config.l2:
-            self._gradient[self._kernels].add_(self._weights[self._kernels], alpha=self.config.l2)
-        norm: Tensor = torch.linalg.vector_norm(self._gradient)
-        return norm
-
     def advance(
         self,
         loss: Tensor,
@@ -150,10 +116,18 @@ class Optimiser:
     ) -> Update:
         """Clip the gradients, update weights and average unless loss () or gradient are not finite, and count.
 
-        first: the first sample number () of the joint batch. constrain: called between weights and average.
+        first: the first sample number () of the joint batch. join: averages the gradient (n,) over processes, where the
+        backward pass has not done so. constrain: called between weights and average.
         """
-        norm = self.gather_gradients(join)
-        update = self._count(self.counters.sums, self.counters.counts, loss, norm, first, self.config)
+        views = _views(self._gradient, self.parameters.values())
+        pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
+        torch._foreach_copy_([view for view, _ in pairs], [grad for _, grad in pairs])
+        if join:
+            self._gradient.copy_(join(self._gradient))
+        if self.config.l2:
+            self._gradient[self._kernels].add_(self._weights[self._kernels], alpha=self.config.l2)
+        norm = torch.linalg.vector_norm(self._gradient)
+        update = self._count(self._sums, self._counts, loss, norm, first, self.config)
         self._step(update)
         if constrain:
             constrain()
@@ -189,7 +163,16 @@ class Optimiser:
             for what, buffer in buffers.items()
             for name, view in zip(self.parameters, _views(buffer, self.parameters.values()), strict=True)
         }
-        return state | {f"counters.{name}": value for name, value in self.counters.state().items()}
+        counted = zip(COUNTERS, (*self._sums.unbind(), *self._counts.unbind()), strict=True)
+        return state | {f"counters.{name}": value for name, value in counted}
+
+    def read_statistics(self) -> Statistics:
+        """Wait for the device, read the statistics since the last reading, and reset the sums."""
+        loss_sum, norm_sum = self._sums.tolist()
+        counted, _, *skipped = self._counts.tolist()
+        self._sums.zero_()
+        self._counts[0].zero_()
+        return Statistics(loss_sum / counted if counted else None, norm_sum / counted if counted else None, *skipped)
 
 
 def adam(
