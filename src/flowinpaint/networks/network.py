@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.errors import InputError
 from flowinpaint.networks.output import Filled
 from flowinpaint.result import ProgressCallback
@@ -26,6 +27,11 @@ PAIR = 2
 def by_pixel(x: Tensor) -> Tensor:
     """(B, C, H, W) in channels-last memory format on CUDA, where half-precision convolutions are fastest with it."""
     return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
+
+
+def extended(x: Tensor, multiple: int) -> Tensor:
+    """(B, ·, H, W) with the last row and column repeated until its sides are multiples of a number."""
+    return extend(x, *(-(-side // multiple) * multiple for side in x.shape[-2:]))
 
 
 def versions_of(weights: Iterable[Tensor]) -> list[int] | None:

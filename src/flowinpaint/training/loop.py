@@ -82,7 +82,12 @@ def train(
     with ExitStack() as stack:
         folder = stack.enter_context(open_run(out, resume)) if world.first else RunFolder(out)
         world.agree(0.0)  # wait until the first process has checked the folder
-        saved = _read_saved(folder, config, listener) if resume else None
+        saved = None
+        if resume:
+            saved, faults = read_newest(folder.checkpoints)
+            for fault in faults:
+                listener.note(f"{fault} Resuming from an older checkpoint.")
+            check_same_run(saved.config, config)
         for key in config.data.unused:
             listener.note(f"data.{key} is not used: data.source is {config.data.source!r}.")
         training = build_step(config, world, saved)
@@ -115,14 +120,6 @@ def _load_weights(model: Network, name_or_path: str) -> None:
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
         raise InputError(f"optimiser.weights: {name_or_path} has other layers than [model]: {differing[0]}.")
     model.load_state_dict(tensors)
-
-
-def _read_saved(folder: RunFolder, config: TrainingConfig, listener: Listener) -> Checkpoint:
-    saved, faults = read_newest(folder.checkpoints)
-    for fault in faults:
-        listener.note(f"{fault} Resuming from an older checkpoint.")
-    check_same_run(saved.config, config)
-    return saved
 
 
 def _run(

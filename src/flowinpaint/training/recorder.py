@@ -64,8 +64,7 @@ class Recorder:
                 self._validator.prepare(note)
         else:
             note("No data to validate on; add a folder of frames: --set validation.root=DIR.")
-        with writing(folder.log):
-            self._log = Log(folder, saved.step if saved else 0)
+        self._log = Log(folder, saved.step if saved else 0)
         self._logged_at = saved.step if saved and self._log.validated else None
         if not self._log.has_tensorboard:
             note("TensorBoard is not installed (extra 'train'); logging only to log.jsonl.")
@@ -87,8 +86,7 @@ class Recorder:
             "skipped": statistics.skipped,
             "steps_per_second": round(1 / at.pace, 3) if at.pace else None,
         }
-        with writing(self._folder.log):
-            self._log.add(TRAIN, at.step, values)
+        self._log.add(TRAIN, at.step, values)
 
     def validate(self, at: Progress) -> Scores | None:
         """Validate the averaged weights, unless this step has been validated, and log the scores."""
@@ -98,16 +96,14 @@ class Recorder:
             self._scores = self._validator.measure(self._training.average)
             self._scored_at = at.step
             if self._logged_at != at.step:
-                with writing(self._folder.log):
-                    self._log.add(VALIDATION, at.step, self._scores.tables)
-                    self._log.picture(VALIDATION, at.step, self._draw())
+                self._log.add(VALIDATION, at.step, self._scores.tables)
+                self._log.picture(VALIDATION, at.step, self._draw())
         return self._scores
 
     def save(self, at: Progress) -> None:
         """Write a checkpoint, unless this step has one, and the model with the averaged weights."""
         if self._saved_at != at.step:
-            with writing(self._folder.log):
-                self._log.settle()
+            self._log.settle()
             checkpoint = Checkpoint(at.step, at.seconds, self._config, self._training.state())
             write_checkpoint(self._folder.checkpoints, checkpoint)
             self._saved_at = at.step
@@ -160,15 +156,18 @@ class Log:
     """Appends to log.jsonl, after cutting it back to the step that the run resumes from."""
 
     def __init__(self, folder: RunFolder, step: int) -> None:
-        self.validated = cut_back(folder.log, step)
-        self._file: IO[str] = folder.log.open("a", encoding="utf-8")
-        self._board = _tensorboard(folder.tensorboard, step)
+        self._path = folder.log
+        with writing(self._path):
+            self.validated = cut_back(self._path, step)
+            self._file: IO[str] = self._path.open("a", encoding="utf-8")
+            self._board = _tensorboard(folder.tensorboard, step)
         self.has_tensorboard = self._board is not None
 
     def add(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Write a line and hand it to the operating system, so that it survives the end of this process."""
-        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
-        self._file.flush()
+        with writing(self._path):
+            self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            self._file.flush()
         for name, value in flattened(values, "/").items():
             if isinstance(value, int | float):
                 self._show("add_scalar", f"{kind}/{name}", value, step)
@@ -179,8 +178,9 @@ class Log:
 
     def settle(self) -> None:
         """Flush to disk: a checkpoint must not be newer than the log."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with writing(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the files; errors of a full disk have been raised before."""

@@ -15,11 +15,9 @@ from flowinpaint.baselines.pd.config import PDConfig, UNetConfig
 from flowinpaint.baselines.pd.edm import Denoiser, denoising_loss, draw_sigma, preconditioned, repaint
 from flowinpaint.counter_rng import Draws, check_seed, normal_field
 from flowinpaint.diffusion.data_term import RELATIVE_FLOOR
-from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.errors import InputError
 from flowinpaint.extras import needs
-from flowinpaint.integers import ceil_div
-from flowinpaint.networks.network import PAIR, Network, from_pairs, pairs_of, repeated, to_pairs, versions_of
+from flowinpaint.networks.network import PAIR, Network, extended, from_pairs, pairs_of, repeated, to_pairs, versions_of
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 from flowinpaint.result import Progress, ProgressCallback
@@ -89,11 +87,11 @@ class PD(Network):
         B, C, H, W = flow.shape
         known = mask > 0
         with torch.autocast(flow.device.type, enabled=False):
-            image = 2 * repeated(self._extended(image.float()), C) - 1
+            image = 2 * repeated(extended(image.float(), config.multiple), C) - 1
             given = to_pairs(torch.where(known, flow, 0))
             mean, scale = known_scale(given, repeated(known, C))
-            f = self._extended(((given - mean) / scale).float())
-            inside = self._extended(repeated(known, C))
+            f = extended(((given - mean) / scale).float(), config.multiple)
+            inside = extended(repeated(known, C), config.multiple)
             draws = Draws(torch.arange(B * pairs_of(C), device=flow.device), seed)
             coarse = self._sample(0, config, draws, progress, *self._coarse(image, f, inside))
             condition = torch.cat([image, self._blurred(coarse, normal_field(draws.key(), tuple(coarse.shape[1:])))], 1)
@@ -114,14 +112,14 @@ class PD(Network):
         given vectors only normalise the truth. The fine U-Net sees the true coarse field. Nothing here synchronises
         with the device.
         """
-        C = truth.shape[1]
+        config, C = self.config, truth.shape[1]
         known, valid = mask > 0, valid > 0
         with torch.autocast(truth.device.type, enabled=False):
-            image = 2 * repeated(self._extended(image.float()), C) - 1
+            image = 2 * repeated(extended(image.float(), config.multiple), C) - 1
             mean, scale = known_scale(to_pairs(torch.where(known, given, 0)), repeated(known, C))
             y = ((to_pairs(truth) - mean) / scale).float().clamp(-LARGEST, LARGEST)
             valid = repeated(valid, C)
-            y = self._extended(torch.where(valid, y, 0))
+            y = extended(torch.where(valid, y, 0), config.multiple)
             # Unknown outside of the image.
             valid = F.pad(valid, (0, y.shape[-1] - valid.shape[-1], 0, y.shape[-2] - valid.shape[-2]))
             coarse_image, coarse, coarse_valid = self._coarse(image, y, valid)
@@ -215,12 +213,6 @@ class PD(Network):
         noisy = coarse + self.config.low_noise * noise
         return F.interpolate(noisy, scale_factor=self.config.reduction, mode="bilinear", align_corners=False)
 
-    def _extended(self, x: Tensor) -> Tensor:
-        """(B, ·, H, W) extended to sides that both U-Nets accept, by repeating the last row and column."""
-        k = self.config.multiple
-        H, W = x.shape[-2:]
-        return extend(x, ceil_div(H, k) * k, ceil_div(W, k) * k)
-
 
 def known_scale(f: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (B, 2, 1, 1) and standard deviation (B, 1, 1, 1), over both channels, of f (B, 2, H, W) where it is known.
@@ -250,9 +242,8 @@ class ConditionedUNet(nn.Module):
     def __init__(self, config: UNetConfig, seen: int) -> None:
         super().__init__()
         self.unet = _build(config, FIELD_CHANNELS + seen)
-        nn.init.zeros_(self.unet.conv_out.weight)
-        assert self.unet.conv_out.bias is not None
-        nn.init.zeros_(self.unet.conv_out.bias)
+        for parameter in self.unet.conv_out.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor, c_noise: Tensor, condition: Tensor) -> Tensor:
         """Field (B, 2, h, w), c_noise () or (B,), condition (B, seen, h, w) → (B, 2, h, w), all float32.

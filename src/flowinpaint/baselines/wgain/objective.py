@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flowinpaint.baselines.wgain.config import WGAINConfig
-from flowinpaint.baselines.wgain.module import WGAIN, noise_for
+from flowinpaint.baselines.wgain.module import WGAIN
 from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
 from flowinpaint.networks.network import PAIR, Colours, by_pixel
@@ -53,7 +53,7 @@ class Adversarial(Objective):
 
     def apply(self, model: WGAIN, task: Task) -> Tensor:
         """The generator's field for new noise."""
-        noise = noise_for(task.given, Draws(task.samples, self._seed))
+        noise = Draws(task.samples, self._seed).normal(tuple(task.given.shape[1:]))
         return model.generate(task.batch.image, task.given, task.mask, noise)
 
     def loss(self, output: Tensor, task: Task) -> Tensor:
