@@ -70,7 +70,11 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
         try:
             yield folder
         except BaseException:
-            _leave_nothing(folder)
+            left = {place.name for place in path.iterdir()}
+            if left == {LOCK, folder.checkpoints.name} and not any(folder.checkpoints.iterdir()):  # nothing was written
+                (path / LOCK).unlink()
+                folder.checkpoints.rmdir()
+                path.rmdir()
             raise
 
 
@@ -83,15 +87,6 @@ def check_run(path: Path, resume: bool) -> None:
         raise InputError(f"--out: {path} already holds a run; add --resume to continue it, or use another folder.")
     if resume and not there:
         raise InputError(f"--out: {path} holds no checkpoint to resume from; use the folder of a run.")
-
-
-def _leave_nothing(folder: RunFolder) -> None:
-    """Remove the folder of a run that failed before writing anything."""
-    left = {path.name for path in folder.path.iterdir()}
-    if left == {LOCK, folder.checkpoints.name} and not any(folder.checkpoints.iterdir()):
-        (folder.path / LOCK).unlink()
-        folder.checkpoints.rmdir()
-        folder.path.rmdir()
 
 
 @dataclass(frozen=True)

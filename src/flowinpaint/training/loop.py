@@ -93,7 +93,7 @@ def train(
         training = build_step(config, world, saved)
         recorder = None
         if world.first:
-            recorder = stack.enter_context(Recorder(config, folder, training, saved, listener.note))
+            recorder = stack.enter_context(Recorder(folder, training, saved, listener.note))
         if not training.ready and config.run.compile:
             listener.note("Compiling the step for this GPU takes a minute or two, and less the next time.")
         return _run(training, saved, recorder, stack.enter_context(stop_signals()), listener)

@@ -2,20 +2,23 @@
 
 The networks have many small tensors. In one buffer, the norm, a step and the average are one pass each. A step that is
 not finite is skipped on the device, without waiting for it.
+
+Muon (Jordan et al., 2024) takes orthogonalised steps for the kernels of convolutions. A kernel is a matrix with a row
+for each output channel. The step is the matrix nearest to its momentum whose singular values are all equal, times
+0.2 √max(rows, columns), so that a weight moves about as far as in a step of Adam with the same rate (Liu et al., 2025).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from flowinpaint.training.config import OptimiserConfig
-from flowinpaint.training.muon import EvenSteps, is_kernel
 
 EMA_RISE = 10.0
 """The average keeps at most (1 + n) / (EMA_RISE + n) of itself in its n-th step, so that it soon forgets the start."""
@@ -24,6 +27,12 @@ _NORM_EPSILON = 1e-6
 """Added to the norm that a gradient is divided by, as in PyTorch's clipping."""
 _ALIGNMENT = 64
 """Numbers; tensors start at multiples of it, as if each were allocated by itself."""
+ITERATIONS = 5
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the Newton-Schulz polynomial that maps singular values between 0 and 1 to about 1."""
+_SIZE_OF_A_STEP = 0.2
+"""Root mean square step of a weight, in learning rates."""
+_EPSILON = 1e-7
 
 
 @dataclass
@@ -89,11 +98,10 @@ class Optimiser:
         self._counts = torch.zeros(5, dtype=torch.int64, device=self._weights.device)
         self._count, self._adam, self._muon, self._decay, self._follow = count, adam, muon, decay, follow
         transposed = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.ConvTranspose2d)}
-        kernels = [(p, id(p) in transposed) for p in self.parameters.values() if is_kernel(p)]
-        starts = list(accumulate((_room(kernel) for kernel, _ in kernels), initial=0))
-        self._kernels = slice(starts.pop())
+        kernels = [(p, id(p) in transposed) for p in self.parameters.values() if p.ndim == 4]
+        self._kernels = slice(sum(_room(kernel) for kernel, _ in kernels))
         """The part of the buffers that holds the kernels of convolutions."""
-        self._even_steps = EvenSteps(kernels, starts, self._kernels.stop) if config.kernels == "muon" else None
+        self._even_steps = EvenSteps(kernels) if config.kernels == "muon" else None
 
     def compile_parts(self) -> None:
         """Compile, in place, the functions that a step calls."""
@@ -218,6 +226,58 @@ def muon(
         old.copy_(torch.where(update.finite, value, old))
 
 
+class EvenSteps:
+    """Maps the momentum of kernels in one buffer (n,) to their step, also (n,)."""
+
+    def __init__(self, kernels: Sequence[tuple[Tensor, bool]]) -> None:
+        """Kernels (·, ·, k, k) in the order of the buffer, and whether each is of a transposed convolution."""
+        length = sum(_room(kernel) for kernel, _ in kernels)
+        device = kernels[0][0].device if kernels else torch.device("cpu")
+        groups: dict[int, list[Tensor]] = {}
+        for (_, transposed), places in zip(kernels, _views(torch.arange(length), [k for k, _ in kernels]), strict=True):
+            matrix = (places.transpose(0, 1) if transposed else places).flatten(1)
+            matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+            groups.setdefault(len(matrix), []).append(matrix)
+        stacks = [_stacked(matrices, length) for matrices in groups.values()]
+        places = torch.cat([places.flatten() for places, _ in stacks]) if stacks else torch.arange(0)
+        back = torch.full((length + 1,), len(places))
+        back[places] = torch.arange(len(places))
+        back[length] = len(places)  # the padding entry
+        self._back = back[:length].to(device)
+        self._stacks = [(places.to(device), scale.to(device)) for places, scale in stacks]
+        self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+
+    def __call__(self, momentum: Tensor) -> Tensor:
+        """The step (n,) for a momentum (n,), zero outside the kernels."""
+        nothing = momentum.new_zeros(1)
+        source = torch.cat([momentum, nothing])
+        steps = [
+            (orthogonal(source[places].to(self._dtype)).float() * scale).flatten() for places, scale in self._stacks
+        ]
+        return torch.cat([*steps, nothing])[self._back]
+
+
+def _stacked(matrices: list[Tensor], padding: int) -> tuple[Tensor, Tensor]:
+    """Stack matrices of places with equally many rows (k, rows, columns), and the scales of their steps (k, 1, 1)."""
+    places = nn.utils.rnn.pad_sequence([matrix.T for matrix in matrices], True, padding).mT
+    scale = torch.tensor([_SIZE_OF_A_STEP * math.sqrt(max(matrix.shape)) for matrix in matrices])
+    return places.contiguous(), scale.view(-1, 1, 1)
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Map matrices (k, m, n), m ≤ n, to matrices with the same singular vectors and singular values of about 1.
+
+    Zero matrices stay zero, as do the rows and columns of zeros that pad matrices to one size.
+    """
+    a, b, c = COEFFICIENTS
+    norm = torch.linalg.vector_norm(matrices.float(), dim=(1, 2), keepdim=True)
+    X: Tensor = matrices / (norm + _EPSILON).to(matrices.dtype)
+    for _ in range(ITERATIONS):
+        A = X @ X.mT
+        X = a * X + (b * A + c * (A @ A)) @ X
+    return X
+
+
 def decay(weights: Tensor, update: Update, rate: Tensor, share: float) -> None:
     """Subtract rate · share of flat weights (n,), in place, if the step is finite."""
     weights.mul_(torch.where(update.finite, 1 - rate * share, 1.0))
@@ -230,7 +290,7 @@ def follow(average: Tensor, weights: Tensor, update: Update) -> None:
 
 def _kernels_first(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters by name, the kernels of convolutions before all others."""
-    return dict(sorted(model.named_parameters(), key=lambda item: not is_kernel(item[1])))
+    return dict(sorted(model.named_parameters(), key=lambda item: item[1].ndim != 4))
 
 
 def _joined(tensors: Iterable[Tensor]) -> Tensor:

@@ -24,7 +24,6 @@ from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import save_model
 from flowinpaint.training.batches import GeneratedSource
 from flowinpaint.training.checkpoint import Checkpoint, RunFolder, write_checkpoint, writing
-from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.optimiser import Statistics
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.validation import OURS, RIVALS, Scores, Validator
@@ -46,19 +45,14 @@ class Recorder:
     """Writes to a run folder; missing data raise errors when it is created, before the first step."""
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        folder: RunFolder,
-        training: TrainingStep,
-        saved: Checkpoint | None,
-        note: Callable[[str], None],
+        self, folder: RunFolder, training: TrainingStep, saved: Checkpoint | None, note: Callable[[str], None]
     ) -> None:
-        self._config, self._folder, self._training = config, folder, training
+        self._config, self._folder, self._training = training.config, folder, training
         self._saved_at = saved.step if saved else None
         self._scores: Scores | None = None
         self._scored_at: int | None = None
         scenes = training.source.scenes if isinstance(training.source, GeneratedSource) else None
-        self._validator = Validator(config, training.world.device, folder.references, scenes)
+        self._validator = Validator(training.config, training.world.device, folder.references, scenes)
         if self._validator:
             with writing(folder.references):
                 self._validator.prepare(note)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 STAGES = 2
 LARGEST = 10.0
 """Truths are clipped at this many standard deviations of the known vectors, which may be few and close together."""
-FIELD_CHANNELS = 2
 IMAGE_CHANNELS = 3
 TIME_SCALE = 4.0
 """Factor on c_noise = ln σ / 4: the embedding's fastest wave has one period while σ grows 500-fold.
@@ -57,7 +56,7 @@ class PD(Network):
         super().__init__()
         self.config = config or PDConfig()
         self.base = ConditionedUNet(self.config.base, IMAGE_CHANNELS)
-        self.fine = ConditionedUNet(self.config.fine, IMAGE_CHANNELS + FIELD_CHANNELS)
+        self.fine = ConditionedUNet(self.config.fine, IMAGE_CHANNELS + PAIR)
         self._noise = normal_field
         self._compiled = False
         self._twins: dict[int, tuple[tuple[int, ...], ConditionedUNet]] = {}
@@ -163,7 +162,8 @@ class PD(Network):
         """The configuration with other numbers of steps."""
         if unknown := [name for name in steps if name not in self.config.parameters]:
             raise InputError(f"{unknown[0]} must be one of {', '.join(self.config.parameters)}.")
-        return replace(self.config, **steps)
+        config: PDConfig = replace(self.config, **steps)
+        return config
 
     def _sample(
         self,
@@ -179,12 +179,11 @@ class PD(Network):
         before, whole = stage * config.iterations, STAGES * config.iterations
 
         def tell(done: int) -> None:
-            assert progress is not None
-            progress(Progress(stage + 1, STAGES, done, share=(before + done) / whole))
+            if progress is not None:
+                progress(Progress(stage + 1, STAGES, done, share=(before + done) / whole))
 
         denoise = self._denoiser(self._sampling_network(stage), condition)
-        sigma_max, told = config.sigma_max[stage], None if progress is None else tell
-        return repaint(denoise, f, known, config, sigma_max, draws.key(), told)
+        return repaint(denoise, f, known, config, config.sigma_max[stage], draws.key(), progress and tell)
 
     def _loss(
         self, network: ConditionedUNet, y: Tensor, condition: Tensor, valid: Tensor, draws: Draws, pairs: int
@@ -241,7 +240,7 @@ class ConditionedUNet(nn.Module):
 
     def __init__(self, config: UNetConfig, seen: int) -> None:
         super().__init__()
-        self.unet = _build(config, FIELD_CHANNELS + seen)
+        self.unet = _build(config, PAIR + seen)
         for parameter in self.unet.conv_out.parameters():
             nn.init.zeros_(parameter)
 
@@ -267,7 +266,7 @@ def _build(config: UNetConfig, inputs: int) -> UNet2DModel:
     prefixes = ["Attn" if attends else "" for attends in config.attention]
     unet: UNet2DModel = UNet2DModel(
         in_channels=inputs,
-        out_channels=FIELD_CHANNELS,
+        out_channels=PAIR,
         time_embedding_type="positional",
         block_out_channels=config.widths,
         layers_per_block=config.blocks,
