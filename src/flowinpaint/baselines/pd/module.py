@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +20,6 @@ from flowinpaint.networks.network import PAIR, Network, extended, from_pairs, pa
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 from flowinpaint.result import Progress, ProgressCallback
-
-if TYPE_CHECKING:
-    from diffusers.models.unets.unet_2d import UNet2DModel
 
 STAGES = 2
 LARGEST = 10.0
@@ -183,7 +179,9 @@ class PD(Network):
                 progress(Progress(stage + 1, STAGES, done, share=(before + done) / whole))
 
         denoise = self._denoiser(self._sampling_network(stage), condition)
-        return repaint(denoise, f, known, config, config.sigma_max[stage], draws.key(), progress and tell)
+        return repaint(
+            denoise, f, known, config, config.sigma_max[stage], draws.key(), None if progress is None else tell
+        )
 
     def _loss(
         self, network: ConditionedUNet, y: Tensor, condition: Tensor, valid: Tensor, draws: Draws, pairs: int
@@ -235,12 +233,32 @@ def block_mean(f: Tensor, known: Tensor, k: int) -> tuple[Tensor, Tensor]:
 class ConditionedUNet(nn.Module):
     """F of Karras et al.: noisy field, noise level and condition to a field, at any size.
 
-    The condition has `seen` channels and is concatenated with the field. The last convolution starts at zero.
+    The condition has `seen` channels and is concatenated with the field. The last convolution starts at zero. The
+    blocks are those of the library diffusers; InputError without this extra.
     """
 
     def __init__(self, config: UNetConfig, seen: int) -> None:
         super().__init__()
-        self.unet = _build(config, PAIR + seen)
+        try:
+            from diffusers.models.unets.unet_2d import UNet2DModel
+        except ImportError as error:
+            raise InputError(f"method 'pd' {needs('pd')}.") from error
+        prefixes = ["Attn" if attends else "" for attends in config.attention]
+        self.unet = UNet2DModel(
+            in_channels=PAIR + seen,
+            out_channels=PAIR,
+            time_embedding_type="positional",
+            block_out_channels=config.widths,
+            layers_per_block=config.blocks,
+            down_block_types=tuple(f"{prefix}DownBlock2D" for prefix in prefixes),
+            up_block_types=tuple(f"{prefix}UpBlock2D" for prefix in reversed(prefixes)),
+            add_attention=bool(config.attention[-1]),
+            attention_head_dim=config.head,
+            norm_num_groups=config.groups,
+            attn_norm_num_groups=config.groups,
+            resnet_time_scale_shift="scale_shift",
+            act_fn="silu",
+        )
         for parameter in self.unet.conv_out.parameters():
             nn.init.zeros_(parameter)
 
@@ -255,28 +273,3 @@ class ConditionedUNet(nn.Module):
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         F: Tensor = self.unet(inputs, TIME_SCALE * c_noise, return_dict=False)[0]
         return F.float()
-
-
-def _build(config: UNetConfig, inputs: int) -> UNet2DModel:
-    """The U-Net of diffusers; InputError without the extra."""
-    try:
-        from diffusers.models.unets.unet_2d import UNet2DModel
-    except ImportError as error:
-        raise InputError(f"method 'pd' {needs('pd')}.") from error
-    prefixes = ["Attn" if attends else "" for attends in config.attention]
-    unet: UNet2DModel = UNet2DModel(
-        in_channels=inputs,
-        out_channels=PAIR,
-        time_embedding_type="positional",
-        block_out_channels=config.widths,
-        layers_per_block=config.blocks,
-        down_block_types=tuple(f"{prefix}DownBlock2D" for prefix in prefixes),
-        up_block_types=tuple(f"{prefix}UpBlock2D" for prefix in reversed(prefixes)),
-        add_attention=bool(config.attention[-1]),
-        attention_head_dim=config.head,
-        norm_num_groups=config.groups,
-        attn_norm_num_groups=config.groups,
-        resnet_time_scale_shift="scale_shift",
-        act_fn="silu",
-    )
-    return unet
