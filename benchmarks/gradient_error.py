@@ -20,7 +20,7 @@ from flowinpaint.data import Batch
 from flowinpaint.networks.registry import build_network
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.batches import scenes_of
-from flowinpaint.training.config_file import read_config
+from flowinpaint.training.config import read_config
 
 BATCHES, SCENES, DENSITY = 4, 4, 0.05
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from flowinpaint.training.config_file import read_config
+from flowinpaint.training.config import read_config
 from flowinpaint.training.distributed import join
 from flowinpaint.training.loop import build_step
 from flowinpaint.training.step import TrainingStep

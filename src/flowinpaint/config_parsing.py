@@ -1,9 +1,10 @@
-"""Conversion of TOML and JSON tables to dataclasses, with errors that name the key."""
+"""Conversion of TOML and JSON tables to dataclasses, and checks of their fields, with errors that name the key."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -23,13 +24,13 @@ _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a t
 def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     """A dataclass from a table of its fields; InputError names the key, what is accepted and the value."""
     types_of = get_type_hints(cls, include_extras=True)
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in table:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {path}{near[0]}?" if near else f"known keys: {', '.join(names)}."
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, 1)
+            hint = f"did you mean {path}{near[0]}?" if near else f"known keys: {', '.join(fields)}."
             raise InputError(f"{path}{key}: there is no such key; {hint}")
-    required = [field.name for field in dataclasses.fields(cls) if _is_required(field)]  # type: ignore[arg-type]
+    required = [name for name, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
     if missing := [name for name in required if name not in table]:
         raise InputError(f"{path}{missing[0]} is missing; required are {', '.join(required)}.")
     values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
@@ -39,8 +40,33 @@ def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
         raise InputError(f"{path}{error}") from error
 
 
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+def check_types(config: Any) -> None:
+    """Raise InputError unless the fields of a dataclass have the types of their annotations."""
+    for name, wanted in get_type_hints(type(config), include_extras=True).items():
+        _convert(getattr(config, name), wanted, name)
+
+
+def check_ranges(config: Any, **ranges: tuple[float, float]) -> None:
+    """Raise InputError unless these fields of a dataclass are finite and in their ranges (least, most).
+
+    The range of a tuple holds for each of its numbers.
+    """
+    for name, (least, most) in ranges.items():
+        value = getattr(config, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if not least <= number <= most or number == math.inf:
+                limits = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+                kind = _WORDS[int if isinstance(number, int) else float]
+                raise InputError(f"{name} must be {kind} {limits}, got {number}.")
+
+
+def flattened(table: Mapping[str, Any], separator: str, path: str = "") -> dict[str, Any]:
+    """The values in nested tables by their keys, joined by the separator."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        nested = isinstance(value, Mapping)
+        flat |= flattened(value, separator, f"{path}{key}{separator}") if nested else {f"{path}{key}": value}
+    return flat
 
 
 def _convert(value: Any, wanted: Any, key: str) -> Any:
@@ -48,6 +74,8 @@ def _convert(value: Any, wanted: Any, key: str) -> Any:
     if origin is Annotated and not callable(arguments[1]):  # a limit, which the dataclass checks
         return _convert(value, arguments[0], key)
     if origin is Annotated or dataclasses.is_dataclass(wanted):
+        if isinstance(wanted, type) and isinstance(value, wanted):
+            return value
         if not isinstance(value, Mapping):
             raise InputError(f"{key} must be a table [{key}], got {value!r}.")
         if origin is Annotated:
@@ -59,7 +87,11 @@ def _convert(value: Any, wanted: Any, key: str) -> Any:
             raise InputError(f"{key} must be {' or '.join(map(repr, arguments))}, got {value!r}.")
         return value
     if origin is tuple:
-        return _convert_tuple(value, arguments, key)
+        endless = arguments[-1] is Ellipsis
+        if not isinstance(value, list | tuple) or (not endless and len(value) != len(arguments)):
+            count = "a list" if endless else f"a list of {len(arguments)}"
+            raise InputError(f"{key} must be {count}, each {_WORDS[arguments[0]]}, got {value!r}.")
+        return tuple(_convert(entry, arguments[0], key) for entry in value)
     if origin is types.UnionType:  # X | None: TOML has no null, so only the X can be written
         return None if value is None else _convert(value, arguments[0], key)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -67,12 +99,3 @@ def _convert(value: Any, wanted: Any, key: str) -> Any:
     if type(value) is not wanted:
         raise InputError(f"{key} must be {_WORDS[wanted]}, got {value!r}.")
     return value
-
-
-def _convert_tuple(value: Any, arguments: tuple[Any, ...], key: str) -> tuple[Any, ...]:
-    endless = arguments[-1] is Ellipsis
-    if not isinstance(value, list | tuple) or (not endless and len(value) != len(arguments)):
-        count = "a list" if endless else f"a list of {len(arguments)}"
-        raise InputError(f"{key} must be {count}, each {_WORDS[arguments[0]]}, got {value!r}.")
-    kinds = [arguments[0]] * len(value) if endless else arguments
-    return tuple(_convert(entry, kind, key) for entry, kind in zip(value, kinds, strict=True))

@@ -20,12 +20,13 @@ from flowinpaint.methods import neural as neural_methods
 from flowinpaint.methods.builtin import BUILTIN
 from flowinpaint.methods.registry import METHODS
 from flowinpaint.metrics import geometric_mean
-from flowinpaint.networks.weights import CHECKSUMS, FOLDER, check_shipped, read_checksums, shipped_file
+from flowinpaint.networks.weights import CHECKSUMS, check_shipped, read_checksums
 from flowinpaint.neuroexplicit import dtm
 from flowinpaint.speed.cases import weights_files
 from helpers import generator, neuroexplicit, random_field, reference
 
 SHIPPED = {name: method for name, method in BUILTIN.items() if method.shipped}
+FOLDER = Path(fi.__file__).parent / "weights"
 DATASETS = {"MPI-Sintel", "KITTI2015", "KITTI2012", "Middlebury", "FlyingChairs"}
 EACH = pytest.mark.parametrize("name", SHIPPED)
 OURS = [name for name, network in SHIPPED.items() if not network.baseline]
@@ -36,7 +37,7 @@ EACH_OF_OURS = pytest.mark.parametrize("name", OURS)
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The flagship's weights in a folder of their own, which the package takes for its own."""
     folder = shutil.copytree(FOLDER, tmp_path / "weights")
-    path = folder / shipped_file("neuroexplicit").name
+    path = folder / "neuroexplicit.safetensors"
     monkeypatch.setitem(METHODS, "neuroexplicit", replace(BUILTIN["neuroexplicit"], weights=path))
     return path
 
@@ -79,7 +80,7 @@ def test_the_card_tells_of_this_model(name: str) -> None:
     if name in OURS:
         assert f"width {model.config.width}, fine width {model.config.fine_width}" in card
         assert f"steps {', '.join(map(str, model.config.steps))}" in card
-    assert f"{shipped_file(name).stat().st_size / 1e6:.1f} MB" in card
+    assert f"{(FOLDER / f'{name}.safetensors').stat().st_size / 1e6:.1f} MB" in card
 
 
 @EACH_OF_OURS

@@ -7,7 +7,7 @@ from flowinpaint.data import Batch
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.objective import Supervised, expected_error_loss
 from flowinpaint.training.batches import Task
-from flowinpaint.training.losses import epe_loss, log_loss
+from flowinpaint.training.objectives import epe_loss, log_loss
 from helpers import generator
 from tiny_runs import CPU, tiny
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.tensor import eigenvalues, structure_tensor
 from flowinpaint.errors import InputError
-from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.method import Reference, fill

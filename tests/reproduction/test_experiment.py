@@ -22,7 +22,7 @@ from flowinpaint.reproduction.experiment import (
     explicit_parameters,
     network_at,
 )
-from flowinpaint.training.config_file import read_config
+from flowinpaint.training.config import read_config
 
 
 def test_there_are_ten_networks_of_table_1_eight_ablations_and_sixteen_of_few_samples() -> None:

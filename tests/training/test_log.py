@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowinpaint.training.log import TRAIN, VALIDATION, Log, cut_back
-from flowinpaint.training.run_folder import RunFolder
+from flowinpaint.training.checkpoint import RunFolder
+from flowinpaint.training.recorder import TRAIN, VALIDATION, Log, cut_back
 
 
 def write(path: Path, *steps: int, rest: str = "") -> Path:

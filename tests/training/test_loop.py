@@ -19,9 +19,8 @@ from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training import batches, loop
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
 from flowinpaint.training.config import DataConfig, TrainingConfig
-from flowinpaint.training.diagnosis import NotFiniteError
-from flowinpaint.training.loop import Listener, Outcome, Progress, train
-from flowinpaint.training.losses import epe_loss
+from flowinpaint.training.loop import Listener, NotFiniteError, Outcome, Progress, train
+from flowinpaint.training.objectives import epe_loss
 from flowinpaint.training.validation import Scores, Validator
 from frame_folder import make_sample
 from helpers import neuroexplicit

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from flowinpaint.training.losses import LOSS_EPSILON, epe_loss, log_loss
+from flowinpaint.training.objectives import LOSS_EPSILON, epe_loss, log_loss
 
 
 def test_the_loss_is_the_mean_over_samples_of_means_over_valid_pixels() -> None:

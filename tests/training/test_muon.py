@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from flowinpaint.training.config import OptimiserConfig
-from flowinpaint.training.muon import EvenSteps, orthogonal
-from flowinpaint.training.optimiser import Optimiser
+from flowinpaint.training.optimiser import EvenSteps, Optimiser, orthogonal
 
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
@@ -52,7 +51,7 @@ def test_every_kernel_takes_its_own_step_whatever_lies_beside_it() -> None:
     momentum = torch.full((length,), float("nan"))  # what lies between must not be read
     for (kernel, _), start in zip(kernels, starts, strict=True):
         momentum[start : start + kernel.numel()] = kernel.flatten()
-    steps = EvenSteps(kernels, starts, length)(momentum)
+    steps = EvenSteps(kernels)(momentum)
     for (kernel, transposed), start in zip(kernels, starts, strict=True):
         matrix = (kernel.transpose(0, 1) if transposed else kernel).flatten(1)
         expected = 0.2 * math.sqrt(max(matrix.shape)) * orthogonal(matrix[None])[0]

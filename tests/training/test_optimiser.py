@@ -102,7 +102,7 @@ def test_what_is_not_finite_changes_nothing(scale: float, loss: float) -> None:
     assert not step(optimiser, loss).finite
     after = optimiser.state() | average.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
-    read = optimiser.counters.read()
+    read = optimiser.read_statistics()
     assert (read.skipped, read.skipped_in_row, read.last_bad_sample, read.loss) == (1, 1, 40, 1.0)
 
 

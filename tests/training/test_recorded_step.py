@@ -25,7 +25,7 @@ STEPS = WARM_UP + 6
 def steps(training: TrainingStep, count: int = STEPS) -> Statistics:
     for _ in range(count):
         training.run(1e-3)
-    return training.read_statistics()
+    return training.optimiser.read_statistics()
 
 
 def built(graph: bool, **tables: dict[str, Any]) -> TrainingStep:

@@ -9,7 +9,7 @@ from flowinpaint.counter_rng import Draws
 from flowinpaint.data import Batch
 from flowinpaint.training.batches import GeneratedSource
 from flowinpaint.training.loop import build_step
-from flowinpaint.training.losses import epe_loss
+from flowinpaint.training.objectives import epe_loss
 from flowinpaint.training.optimiser import EMA_RISE
 from flowinpaint.training.step import TrainingStep
 from helpers import neuroexplicit
@@ -80,19 +80,19 @@ def test_a_step_that_is_not_finite_changes_nothing_but_counters(part: str) -> No
     after = snapshot(training)
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"counters.skipped", "counters.skipped_in_row", "counters.last_bad_sample"}
-    statistics = training.read_statistics()
+    statistics = training.optimiser.read_statistics()
     assert (statistics.skipped, statistics.skipped_in_row, statistics.last_bad_sample) == (1, 1, 4)
     assert statistics.loss is not None
     training.run(1e-3)
     assert not torch.equal(training.state()["weights.dtm.cnv0.weight"], before["weights.dtm.cnv0.weight"])
-    statistics = training.read_statistics()
+    statistics = training.optimiser.read_statistics()
     assert (statistics.skipped, statistics.skipped_in_row, statistics.last_bad_sample) == (1, 0, 4)
 
 
 def test_a_step_without_a_finite_one_has_no_loss_to_tell() -> None:
     training = spoiled(lambda samples, batch: batch._replace(flow=batch.flow * torch.inf))
     training.run(1e-3)
-    statistics = training.read_statistics()
+    statistics = training.optimiser.read_statistics()
     assert statistics.loss is None
     assert statistics.grad_norm is None
     assert statistics.skipped == 1
@@ -101,13 +101,13 @@ def test_a_step_without_a_finite_one_has_no_loss_to_tell() -> None:
 def test_sums_start_afresh_when_read() -> None:
     training = build_step(tiny(), CPU)
     training.run(0.0)
-    one = training.read_statistics()
+    one = training.optimiser.read_statistics()
     training.run(0.0)
-    other = training.read_statistics()
+    other = training.optimiser.read_statistics()
     training = build_step(tiny(), CPU)
     training.run(0.0)
     training.run(0.0)
-    both = training.read_statistics()
+    both = training.optimiser.read_statistics()
     assert one.loss is not None
     assert other.loss is not None
     assert one.loss != other.loss
@@ -132,7 +132,7 @@ def test_bfloat16_is_for_the_network_alone() -> None:
         filled = training.predict(training.task_of(training.samples, batch))
         assert filled.field.dtype == torch.float32
         training.run(1e-3)
-        assert training.read_statistics().skipped == 0
+        assert training.optimiser.read_statistics().skipped == 0
     assert set(seen[:2]) == {torch.float32}
     assert set(seen[2:]) == {torch.bfloat16}
     assert not build_step(tiny(), CPU).bf16
@@ -152,7 +152,7 @@ def test_segments_save_memory_and_change_nothing_but_rounding() -> None:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
             training.run(1e-3)
         training.run(1e-3)
-        return largest, training.read_statistics().loss
+        return largest, training.optimiser.read_statistics().loss
 
     (all_kept, loss), (some_kept, same) = kept(0), kept(5)
     assert some_kept < all_kept / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,10 @@ from rich.text import Text
 from flowinpaint.cli.console import messages, output, say
 from flowinpaint.cli.options import Device
 from flowinpaint.errors import InputError
-from flowinpaint.training.checkpoint import read_newest
-from flowinpaint.training.config import ScheduleConfig, TrainingConfig
-from flowinpaint.training.config_file import apply_settings, as_tables, read_config
-from flowinpaint.training.diagnosis import NotFiniteError
+from flowinpaint.training.checkpoint import RunFolder, check_run, read_newest
+from flowinpaint.training.config import ScheduleConfig, TrainingConfig, apply_settings, read_config
 from flowinpaint.training.distributed import World, join
-from flowinpaint.training.loop import Listener, Outcome, Progress, train
-from flowinpaint.training.run_folder import RunFolder, check_run
+from flowinpaint.training.loop import Listener, NotFiniteError, Outcome, Progress, train
 from flowinpaint.training.validation import Scores
 
 LINE_SECONDS = 30.0
@@ -84,7 +82,7 @@ def _configuration(path: Path | None, folder: Path, settings: list[str]) -> Trai
     if path is not None:
         return read_config(path, settings)
     saved, _ = read_newest(RunFolder(folder).checkpoints)
-    return apply_settings(as_tables(saved.config), settings)
+    return apply_settings(asdict(saved.config), settings)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""`Network`: the base class of all networks, from image, sparse field and mask to the dense field at any size."""
+"""`Network`: the base class of all networks, from image, sparse field and mask to the dense field at any size.
+
+Also what several networks do to their inputs: normalised colours, and fields as pairs of channels.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.errors import InputError
 from flowinpaint.networks.output import Filled
 from flowinpaint.result import ProgressCallback
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Of colours in [0, 1]."""
+PAIR = 2
+"""Channels of a field for networks that take two; pairs of a field with more channels are fields of their own."""
 
 
 def by_pixel(x: Tensor) -> Tensor:
     """(B, C, H, W) in channels-last memory format on CUDA, where half-precision convolutions are fastest with it."""
     return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
+
+
+def extended(x: Tensor, multiple: int) -> Tensor:
+    """(B, ·, H, W) with the last row and column repeated until its sides are multiples of a number."""
+    return extend(x, *(-(-side // multiple) * multiple for side in x.shape[-2:]))
 
 
 def versions_of(weights: Iterable[Tensor]) -> list[int] | None:
@@ -80,3 +95,43 @@ class Network(nn.Module):
                 )
         if not image.is_floating_point():
             raise InputError(f"image must be of a floating dtype with values in [0, 1], got {image.dtype}.")
+
+
+class Colours(nn.Module):
+    """Normalises images (B, 3, H, W) in [0, 1]; the result has the dtype of the network that holds this module."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """(B, 3, H, W) → (B, 3, H, W)."""
+        return (image.to(self.mean.dtype) - self.mean) / self.std
+
+
+def pairs_of(channels: int) -> int:
+    """Number of pairs; an odd channel is paired with zeros."""
+    return -(-channels // PAIR)
+
+
+def to_pairs(field: Tensor) -> Tensor:
+    """(B, C, H, W) → (B·P, 2, H, W), the P pairs of a sample next to each other."""
+    B, C, H, W = field.shape
+    if C % PAIR:
+        field = torch.cat([field, torch.zeros_like(field[:, :1])], 1)
+    return field.reshape(B * pairs_of(C), PAIR, H, W)
+
+
+def repeated(x: Tensor, channels: int) -> Tensor:
+    """Repeat per-sample data (B, ·, H, W) for each pair of a field with `channels` channels: (B·P, ·, H, W)."""
+    return x if pairs_of(channels) == 1 else x.repeat_interleave(pairs_of(channels), 0)
+
+
+def from_pairs(pairs: Tensor, channels: int) -> Tensor:
+    """Inverse of `to_pairs`: (B·P, 2, H, W) → (B, C, H, W)."""
+    H, W = pairs.shape[-2:]
+    return pairs.reshape(-1, PAIR * pairs_of(channels), H, W)[:, :channels]

@@ -16,14 +16,13 @@ from safetensors.torch import save
 
 from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.io import atomic_path
+from flowinpaint.io.files import write_bytes
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.registry import ModelConfig, build_network, config_class
 
 CONFIG_KEY = "flowinpaint."
 """Prefix of the metadata key that holds the configuration; the kind of the network follows."""
 WEIGHTS_SUFFIX = ".safetensors"
-FOLDER = Path(__file__).parents[1] / "weights"
 CHECKSUMS = "SHA256SUMS"
 """Lies next to the shipped weights, as `sha256sum` writes it. New weights replace the file, its line and its card."""
 
@@ -38,8 +37,7 @@ def save_model(model: Network, path: str | Path, dtype: torch.dtype = torch.floa
         raise InputError(f"dtype must be torch.float32, float16 or bfloat16, got {dtype}.")
     tensors = {name: value.to(dtype).contiguous().cpu() for name, value in model.state_dict().items()}
     metadata = {CONFIG_KEY + model.config.kind: json.dumps(asdict(model.config))}
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(save(tensors, metadata=metadata))
+    write_bytes(Path(path), save(tensors, metadata=metadata))
 
 
 def read_model(path: str | Path) -> Network:
@@ -63,11 +61,6 @@ def read_model_config(path: str | Path) -> ModelConfig:
     """The configuration of the model in a .safetensors file, without its weights."""
     with _opened(Path(path)) as file:
         return _config_in(Path(path), file.metadata() or {})
-
-
-def shipped_file(method: str) -> Path:
-    """The weights file that is shipped for a method."""
-    return FOLDER / f"{method}{WEIGHTS_SUFFIX}"
 
 
 def read_checksums(path: Path) -> dict[str, str]:

@@ -28,7 +28,7 @@ from flowinpaint.diffusion.data_term import DataTerm, bind
 from flowinpaint.diffusion.fsi import fsi_cycle_of
 from flowinpaint.diffusion.pyramid import extend, image_pyramid, upsample
 from flowinpaint.diffusion.stencil import pure_divergence
-from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.edge_weights import QUARTER, levels_of_maps, operator_of

@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.networks.output import LARGEST_LOGARITHM, Filled, error_scale
+from flowinpaint.networks.output import LARGEST_LOGARITHM, Filled, mean_and_scale
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training.batches import Task
-from flowinpaint.training.losses import FIELD_LOSSES
-from flowinpaint.training.objectives import Objective
+from flowinpaint.training.objectives import FIELD_LOSSES, Objective
 
 LARGEST_ERROR = 100.0
 """Errors are clipped at this many mean deviations of the known vectors when the expected error is trained."""
@@ -36,7 +35,7 @@ def expected_error_loss(filled: Filled, task: Task) -> Tensor:
     is the mean error of pixels that look alike. The field itself gets no gradient.
     """
     assert filled.log_error is not None
-    scale = error_scale(task.given, task.mask)
+    _, scale = mean_and_scale(task.given, task.mask)
     error = torch.linalg.vector_norm(filled.field.detach() - task.batch.flow, dim=1, keepdim=True)
     r = (error / scale.clamp(min=torch.finfo(scale.dtype).tiny)).clamp(max=LARGEST_ERROR)
     log_error = filled.log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM)

@@ -21,12 +21,10 @@ from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.machine import device_name
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.reproduction.experiment import NETWORKS, Budget, NetworkSpec, Scale, budget_text
-from flowinpaint.training.checkpoint import list_checkpoints, read_newest
-from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig
-from flowinpaint.training.config_file import as_tables, check_same_run, read_config
+from flowinpaint.training.checkpoint import RunFolder, list_checkpoints, read_newest
+from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig, check_same_run, read_config
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import Listener, Progress, train
-from flowinpaint.training.run_folder import RunFolder
 from flowinpaint.version import __version__
 
 ABOUT = "network.json"
@@ -228,7 +226,7 @@ class Networks:
         if outcome.interrupted:
             raise TrainingStopped(f"step {outcome.step} of {spec.name} is saved")
         training = Training(
-            config=json.loads(json.dumps(as_tables(config))),  # as a later run reads it
+            config=json.loads(json.dumps(asdict(config))),  # as a later run reads it
             steps=outcome.step,
             seconds=last.seconds if last.step else read_newest(run.checkpoints)[0].seconds,
             device=device_name(device),

@@ -30,7 +30,7 @@ from flowinpaint.reproduction.networks import Callbacks, Networks, TrainedNetwor
 from flowinpaint.reproduction.records import FieldStore, Records
 from flowinpaint.reproduction.runs import Column, Means, RunOptions, run_columns
 from flowinpaint.training.config import DataConfig
-from flowinpaint.training.diagnosis import NotFiniteError
+from flowinpaint.training.loop import NotFiniteError
 from flowinpaint.viz.colours import Field
 
 MOST_ROWS = 4

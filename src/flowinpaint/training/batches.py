@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -47,22 +46,7 @@ def draw_given(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> tupl
     return mask, masks.disturb(draws, batch.flow)
 
 
-class Source:
-    """The source of a training step's batches."""
-
-    def prepare(self) -> None:
-        """Prepare the next batch, before a step begins or is replayed."""
-
-    @abstractmethod
-    def batch(self, samples: Tensor) -> Batch:
-        """The batch of these sample numbers (B,), inside a step: must not synchronise with the device."""
-
-    @abstractmethod
-    def again(self, samples: Tensor) -> Batch:
-        """The batch of these consecutive sample numbers (B,), outside a step, at any time."""
-
-
-class GeneratedSource(Source):
+class GeneratedSource:
     """Scenes made on the device from their sample numbers; `distinct` limits how many differ, 0 for no limit."""
 
     def __init__(self, scenes: Scenes, fast: Scenes | None = None, distinct: int = 0) -> None:
@@ -71,19 +55,22 @@ class GeneratedSource(Source):
         self._fast = fast or scenes
         self._distinct = distinct
 
+    def prepare(self) -> None:
+        """Nothing to prepare before a step."""
+
     def batch(self, samples: Tensor) -> Batch:
-        """The scenes of these sample numbers (B,), by the fast generator."""
+        """The scenes of these sample numbers (B,), by the fast generator; does not synchronise with the device."""
         return self._fast(self._numbers(samples))
 
     def again(self, samples: Tensor) -> Batch:
-        """The same scenes by the plain generator."""
+        """The same scenes by the plain generator, outside a step, at any time."""
         return self.scenes(self._numbers(samples))
 
     def _numbers(self, samples: Tensor) -> Tensor:
         return samples % self._distinct if self._distinct else samples
 
 
-class DiskSource(Source):
+class DiskSource:
     """Batches from disk, copied into buffers at addresses that a recorded step knows."""
 
     def __init__(self, data: DataConfig, world: World, step: int) -> None:
@@ -97,7 +84,7 @@ class DiskSource(Source):
         self._buffers: Batch | None = None
 
     def prepare(self) -> None:
-        """Read the next batch into the buffers."""
+        """Read the next batch into the buffers, before a step begins or is replayed."""
         batch = next(self._batches)
         if self._buffers is None:
             self._buffers = Batch(*(x.to(self._device, copy=True) for x in batch))
@@ -111,10 +98,14 @@ class DiskSource(Source):
         return self._buffers
 
     def again(self, samples: Tensor) -> Batch:
-        """The same samples, read once more."""
+        """The batch of these consecutive sample numbers (B,), read once more, outside a step."""
         data, first = self._data, int(samples[0])
         batches = DiskBatches(self._dataset, len(samples), data.size, data.seed, first, rank=0, world=1, workers=0)
         return Batch(*(x.to(self._device) for x in next(iter(batches))))
+
+
+Source = GeneratedSource | DiskSource
+"""The source of a training step's batches."""
 
 
 def scenes_of(data: DataConfig, device: torch.device) -> Scenes:

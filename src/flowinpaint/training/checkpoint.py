@@ -1,6 +1,7 @@
-"""Checkpoints: a safetensors file each, written completely or not at all, with the configuration in its metadata.
+"""Folder of a run: its files, the lock that keeps a second run out, and its checkpoints.
 
-The random state is the number of steps: a sample is a function of its number.
+A checkpoint is a safetensors file, written completely or not at all, with the configuration in its metadata. The random
+state is the number of steps: a sample is a function of its number.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,68 @@ from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.io import atomic_path
 from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.config_file import as_tables
 
+if sys.platform != "win32":
+    import fcntl
+
+LOCK = ".lock"
 KEY = "flowinpaint.training"
 KEPT = 2
 _NAME = re.compile(r"step-(\d+)\.safetensors")
+
+
+class RunFolder:
+    """Paths of the files in a run's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model.safetensors"
+        """The averaged weights, for `load_model` and `--methods`."""
+        self.log = path / "log.jsonl"
+        """A line of JSON per log interval and validation."""
+        self.references = path / "references.json"
+        """Errors of the reference methods of the validation."""
+        self.picture = path / "validation.png"
+        """Results of the model on some held-out scenes and frames."""
+        self.tensorboard = path / "tensorboard"
+
+
+@contextmanager
+def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
+    """Lock the folder of a new run, which must not hold one yet, or of a run to resume."""
+    folder = RunFolder(path)
+    check_run(path, resume)
+    folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK).open("wb") as lock:
+        if sys.platform != "win32":
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(f"--out: {path} is in use by another run; wait, or use another folder.") from error
+        for place in (folder.path, folder.checkpoints):
+            for left_over in place.glob(".flowinpaint-*"):  # of a run that was killed while writing
+                left_over.unlink()
+        try:
+            yield folder
+        except BaseException:
+            left = {place.name for place in path.iterdir()}
+            if left == {LOCK, folder.checkpoints.name} and not any(folder.checkpoints.iterdir()):  # nothing was written
+                (path / LOCK).unlink()
+                folder.checkpoints.rmdir()
+                path.rmdir()
+            raise
+
+
+def check_run(path: Path, resume: bool) -> None:
+    """Raise InputError if a folder holds a run without `resume`, or none with it."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"--out must be a folder, but {path} is a file.")
+    there = bool(list_checkpoints(RunFolder(path).checkpoints)) if path.exists() else False
+    if there and not resume:
+        raise InputError(f"--out: {path} already holds a run; add --resume to continue it, or use another folder.")
+    if resume and not there:
+        raise InputError(f"--out: {path} holds no checkpoint to resume from; use the folder of a run.")
 
 
 @dataclass(frozen=True)
@@ -43,7 +103,7 @@ class Checkpoint:
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint to a folder, and keep only the last KEPT there."""
     path = folder / f"step-{checkpoint.step:09}.safetensors"
-    about = {"step": checkpoint.step, "seconds": checkpoint.seconds, "config": as_tables(checkpoint.config)}
+    about = {"step": checkpoint.step, "seconds": checkpoint.seconds, "config": asdict(checkpoint.config)}
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     try:
         write_durably(path, save(tensors, metadata={KEY: json.dumps(about)}))
@@ -117,3 +177,12 @@ def write_durably(path: Path, data: bytes) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Let an error of the operating system, such as a full disk, name the file being written."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{path}: could not be written ({error.strerror or error}).") from error

@@ -1,16 +1,21 @@
-"""Configuration of a training run, as the nested tables of a TOML file."""
+"""Configuration of a training run: nested tables, from a TOML file, `--set` options or a checkpoint."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import asdict, dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from flowinpaint.checks import Limit, check_number
+from flowinpaint.config_parsing import build, check_ranges, flattened
 from flowinpaint.data.generator.config import LayeredConfig
-from flowinpaint.errors import InputError
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.masks import MaskMix
 from flowinpaint.networks.registry import ModelConfig, config_class
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
@@ -20,6 +25,9 @@ Curve = Literal["halving", "cosine", "trapezoid"]
 Kernels = Literal["adam", "muon"]
 FieldLoss = Literal["epe", "log"]
 GENERATED = "layered"
+FREE_TABLES = ("schedule", "validation", "run")
+FREE_KEYS = ("data.bank", "data.root", "data.workers")
+"""Keys that a resumed run may change: its length, its reports, and the location of its data."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,7 @@ class DataConfig:
     layered: LayeredConfig = field(default_factory=LayeredConfig)
 
     def __post_init__(self) -> None:
-        _check("batch", self.batch, 1, 2**16)
-        _check("workers", self.workers, 0, 2**10)
-        _check("distinct", self.distinct, 0, 2**40)
-        _check("seed", self.seed, 0, 2**62)
-        if not 2 <= min(self.size) <= max(self.size) <= 2**14:
-            raise InputError(f"size must be a height and a width from 2 to {2**14}, got {list(self.size)}.")
+        check_ranges(self, batch=(1, 2**16), workers=(0, 2**10), distinct=(0, 2**40), seed=(0, 2**62), size=(2, 2**14))
         if self.source != GENERATED and not self.root:
             raise InputError(f"root must be the folder of the data for source {self.source!r}, but is empty.")
 
@@ -98,14 +101,13 @@ class OptimiserConfig:
     """Precision of the network; the diffusion is in float32. "auto": bfloat16 on CUDA, float32 on the CPU."""
 
     def __post_init__(self) -> None:
-        for name, value in (("lr", self.lr), ("muon_lr", self.muon_lr), ("eps", self.eps)):
-            if not 0 < value < math.inf:
-                raise InputError(f"{name} must be a finite number above 0, got {value}.")
+        for name in ("lr", "muon_lr", "eps"):
+            check_number(name, getattr(self, name), Limit.POSITIVE)
         for name, value in (("ema", self.ema), ("momentum", self.momentum), *(("betas", beta) for beta in self.betas)):
-            if not 0 <= value < 1:
-                raise InputError(f"{name} must be at least 0 and below 1, got {value}.")
-        for name in ("clip", "weight_decay", "l2", "error_weight", "revive_every"):
-            _check(name, getattr(self, name), 0)
+            check_number(name, value, Limit.PART)
+        check_ranges(
+            self, clip=(0, inf), weight_decay=(0, inf), l2=(0, inf), error_weight=(0, inf), revive_every=(0, inf)
+        )
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,8 @@ class ScheduleConfig:
     run can be extended."""
 
     def __post_init__(self) -> None:
-        _check("steps", self.steps, 1)
-        _check("minutes", self.minutes, 0)
-        _check("warmup", self.warmup, 0)
-        _check("halve_after", self.halve_after, 0)
-        _check("halve_every", self.halve_every, 1)
-        _check("floor", self.floor, 0, 1)
-        _check("decay", self.decay, 0, 1)
+        check_ranges(self, steps=(1, inf), minutes=(0, inf), warmup=(0, inf), halve_after=(0, inf))
+        check_ranges(self, halve_every=(1, inf), floor=(0, 1), decay=(0, 1))
 
     def share_done(self, step: int, seconds: float) -> float:
         """The share of the run, from 0 to 1, that is done after this many steps and seconds of training."""
@@ -171,8 +168,7 @@ class ValidationConfig:
     """Number of generated scenes that training never sees."""
 
     def __post_init__(self) -> None:
-        _check("every", self.every, 0)
-        _check("heldout", self.heldout, 0)
+        check_ranges(self, every=(0, inf), heldout=(0, inf))
         if not self.densities or not all(0 < density <= 1 for density in self.densities):
             raise InputError(f"densities must be shares above 0 and up to 1, got {list(self.densities)}.")
 
@@ -193,9 +189,7 @@ class RunConfig:
     """Steps between the diffusion iterates kept for the backward pass; the others are recomputed. 0 keeps all."""
 
     def __post_init__(self) -> None:
-        _check("segment", self.segment, 0)
-        for name in ("log_every", "checkpoint_every", "nan_limit"):
-            _check(name, getattr(self, name), 1)
+        check_ranges(self, segment=(0, inf), log_every=(1, inf), checkpoint_every=(1, inf), nan_limit=(1, inf))
 
 
 @dataclass(frozen=True)
@@ -228,7 +222,56 @@ def of_table(table: str, **keys: str) -> Iterator[None]:
         raise InputError(f"{table}." + re.sub(r"^\w+", lambda name: keys.get(name[0], name[0]), str(error))) from error
 
 
-def _check(name: str, value: float, least: int, most: int | None = None) -> None:
-    if not least <= value < math.inf or (most is not None and value > most):
-        limits = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"{name} must be {limits}, got {value}.")
+def read_config(path: str | Path, settings: Sequence[str] = ()) -> TrainingConfig:
+    """The configuration in a TOML file, changed by settings of the form table.key=value."""
+    path = Path(path)
+    if not path.exists():
+        raise MissingFileError(f"{path}: there is no such file; pass a configuration in TOML.")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileFormatError(f"{path}: not a readable TOML file: {error}.") from error
+    try:
+        config = build(TrainingConfig, tables)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    return apply_settings(tables, settings) if settings else config
+
+
+def apply_settings(tables: dict[str, Any], settings: Sequence[str]) -> TrainingConfig:
+    """The configuration of these tables, changed by settings of the form table.key=value."""
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        *parents, last = key.strip().split(".")
+        if not (equals and parents and last and text.strip()):
+            raise InputError(f"--set must be TABLE.KEY=VALUE, for example optimiser.lr=1e-4, got {setting!r}.")
+        table = tables
+        for parent in parents:
+            table = table.setdefault(parent, {})
+            if not isinstance(table, dict):
+                raise InputError(f"--set {setting}: {parent} is a value and has no keys.")
+        table[last] = _value(text.strip())
+    try:
+        return build(TrainingConfig, tables)
+    except InputError as error:
+        raise InputError(f"--set: {error}" if settings else str(error)) from error
+
+
+def check_same_run(before: TrainingConfig, now: TrainingConfig) -> None:
+    """Raise InputError if a resumed run differs from the saved one in data, model or optimiser."""
+    old, new = flattened(asdict(before), "."), flattened(asdict(now), ".")
+    for key in new:
+        free = key.split(".")[0] in FREE_TABLES or key in FREE_KEYS
+        if not free and old.get(key) != new[key]:
+            raise InputError(
+                f"{key} must be {old.get(key)!r} as in the run to resume, got {new[key]!r}; use the same, or a new run "
+                "folder."
+            )
+
+
+def _value(text: str) -> Any:
+    """The text as a TOML value, or as a string if it is none: names need no quotes on a command line."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -65,13 +65,11 @@ def revive(models: Sequence[Neuroexplicit], activity: dict[str, Tensor], seed: i
         drawn = (drawn - drawn.mean((1, 2, 3), keepdim=True)).to(dead.device)
         for model in models:
             layer = model.dtm.get_submodule(name)
-            assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and layer.bias is not None
-            rows_of(layer, layer.weight)[dead] = drawn[dead]
-            layer.bias[dead] = 0
+            rows_of(layer, layer.get_parameter("weight"))[dead] = drawn[dead]
+            layer.get_parameter("bias")[dead] = 0
             for reader, start in readers:
                 layer = model.dtm.get_submodule(reader)
-                assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
-                rows_of(layer, layer.weight)[:, start + dead] = 0
+                rows_of(layer, layer.get_parameter("weight"))[:, start + dead] = 0
     return count
 
 

@@ -9,29 +9,34 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import torch
+from torch import Tensor
 
 from flowinpaint.api import load_model
 from flowinpaint.errors import InputError
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.registry import build_network
 from flowinpaint.training.batches import open_source
-from flowinpaint.training.checkpoint import Checkpoint, read_newest, restore
-from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.config_file import check_same_run
+from flowinpaint.training.checkpoint import Checkpoint, RunFolder, open_run, read_newest, restore
+from flowinpaint.training.config import TrainingConfig, check_same_run
 from flowinpaint.training.dead_channels import REVIVED_UNTIL
-from flowinpaint.training.diagnosis import NotFiniteError, diagnose
 from flowinpaint.training.distributed import World
 from flowinpaint.training.recorder import Recorder
-from flowinpaint.training.run_folder import RunFolder, open_run
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.validation import Scores
+
+NAMED = 3
+"""Samples or tensors that a diagnosis names; it counts the others."""
+
+
+class NotFiniteError(RuntimeError):
+    """A run was stopped because its steps were no longer finite."""
 
 
 @dataclass
@@ -77,13 +82,18 @@ def train(
     with ExitStack() as stack:
         folder = stack.enter_context(open_run(out, resume)) if world.first else RunFolder(out)
         world.agree(0.0)  # wait until the first process has checked the folder
-        saved = _read_saved(folder, config, listener) if resume else None
+        saved = None
+        if resume:
+            saved, faults = read_newest(folder.checkpoints)
+            for fault in faults:
+                listener.note(f"{fault} Resuming from an older checkpoint.")
+            check_same_run(saved.config, config)
         for key in config.data.unused:
             listener.note(f"data.{key} is not used: data.source is {config.data.source!r}.")
         training = build_step(config, world, saved)
         recorder = None
         if world.first:
-            recorder = stack.enter_context(Recorder(config, folder, training, saved, listener.note))
+            recorder = stack.enter_context(Recorder(folder, training, saved, listener.note))
         if not training.ready and config.run.compile:
             listener.note("Compiling the step for this GPU takes a minute or two, and less the next time.")
         return _run(training, saved, recorder, stack.enter_context(stop_signals()), listener)
@@ -110,14 +120,6 @@ def _load_weights(model: Network, name_or_path: str) -> None:
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
         raise InputError(f"optimiser.weights: {name_or_path} has other layers than [model]: {differing[0]}.")
     model.load_state_dict(tensors)
-
-
-def _read_saved(folder: RunFolder, config: TrainingConfig, listener: Listener) -> Checkpoint:
-    saved, faults = read_newest(folder.checkpoints)
-    for fault in faults:
-        listener.note(f"{fault} Resuming from an older checkpoint.")
-    check_same_run(saved.config, config)
-    return saved
 
 
 def _run(
@@ -154,7 +156,7 @@ def _run(
         at.share, stopped = config.schedule.share_done(at.step, at.seconds), stop > 0
         at.pace = (at.seconds - mark[1]) / (at.step - mark[0]) or None
         if _due(at, config.run.log_every):
-            statistics = training.read_statistics()
+            statistics = training.optimiser.read_statistics()
             at.loss, at.skipped = statistics.loss, statistics.skipped
             if recorder:
                 recorder.write_line(at, statistics, rate)
@@ -204,3 +206,54 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
         yield lambda: received
     finally:
         restore_handlers()
+
+
+def diagnose(training: TrainingStep, first: int) -> str:
+    """The samples of the joint batch starting at `first` that are not finite, and the stage where this begins.
+
+    The batch is repeated in parts, each stage checked.
+    """
+    local, batch, device = len(training.samples), training.config.data.batch, training.samples.device
+    starts = range(first, first + batch, local)
+    faults = [_fault(training, torch.arange(start, start + local, device=device)) for start in starts]
+    found = "; ".join(filter(None, faults)) or "the batch alone is finite when repeated"
+    return f"Step {first // batch}, samples {first} to {first + batch - 1}: {found}"
+
+
+def _fault(training: TrainingStep, samples: Tensor) -> str:
+    """The first stage that is not finite for these samples, "" without any."""
+    batch = training.source.again(samples)
+    task = training.task_of(samples, batch)
+    inputs = (*batch, task.mask, task.given)
+    for name, x in zip(("image", "flow", "valid", "mask", "given vectors"), inputs, strict=True):
+        if bad := _bad_samples(samples, x):
+            return f"the input {name} is not finite in sample {bad}"
+    training.optimiser.forget_gradients()
+    if bad := _bad_tensors(training.parameters):
+        return f"the weights {bad} are not finite"
+    output = training.predict(task, alone=True)
+    prediction = output if isinstance(output, Tensor) else output[0]
+    if bad := _bad_samples(samples, prediction):
+        return f"the prediction is not finite in sample {bad}"
+    loss = training.objective.loss(output, task)
+    if not torch.isfinite(loss):
+        return f"the loss is {loss.item()}, from a prediction up to {prediction.abs().max().item():.1e}"
+    loss.backward()  # type: ignore[no-untyped-call]
+    if bad := _bad_tensors({name: p.grad for name, p in training.parameters.items() if p.grad is not None}):
+        return f"the gradients of {bad} are not finite, while the loss is {loss.item():.3g}"
+    return ""
+
+
+def _bad_samples(samples: Tensor, x: Tensor) -> str:
+    """The samples (B,) for which x (B, ...) is not finite; all of them if x is a single number that is not."""
+    parts = torch.isfinite(x).expand(len(samples)) if x.ndim == 0 else torch.isfinite(x)
+    return _some([str(n) for n in samples[~parts.reshape(len(samples), -1).all(1)].tolist()])
+
+
+def _bad_tensors(tensors: Mapping[str, Tensor]) -> str:
+    return _some([name for name, x in tensors.items() if not torch.isfinite(x).all()])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

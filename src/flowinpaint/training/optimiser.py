@@ -2,27 +2,37 @@
 
 The networks have many small tensors. In one buffer, the norm, a step and the average are one pass each. A step that is
 not finite is skipped on the device, without waiting for it.
+
+Muon (Jordan et al., 2024) takes orthogonalised steps for the kernels of convolutions. A kernel is a matrix with a row
+for each output channel. The step is the matrix nearest to its momentum whose singular values are all equal, times
+0.2 √max(rows, columns), so that a weight moves about as far as in a step of Adam with the same rate (Liu et al., 2025).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from flowinpaint.training.config import OptimiserConfig
-from flowinpaint.training.muon import EvenSteps, is_kernel
 
 EMA_RISE = 10.0
 """The average keeps at most (1 + n) / (EMA_RISE + n) of itself in its n-th step, so that it soon forgets the start."""
+COUNTERS = ("loss_sum", "norm_sum", "counted", "updates", "skipped", "skipped_in_row", "last_bad_sample")
 _NORM_EPSILON = 1e-6
 """Added to the norm that a gradient is divided by, as in PyTorch's clipping."""
 _ALIGNMENT = 64
 """Numbers; tensors start at multiples of it, as if each were allocated by itself."""
+ITERATIONS = 5
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the Newton-Schulz polynomial that maps singular values between 0 and 1 to about 1."""
+_SIZE_OF_A_STEP = 0.2
+"""Root mean square step of a weight, in learning rates."""
+_EPSILON = 1e-7
 
 
 @dataclass
@@ -52,32 +62,10 @@ class Update(NamedTuple):
     """Share of the new weights in their average."""
 
 
-class Counters:
-    """Sums since the last reading, and counts of the whole run, on the device."""
-
-    def __init__(self, device: torch.device) -> None:
-        # Two tensors, so that counting is one operation on each.
-        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
-        self.counts = torch.zeros(5, dtype=torch.int64, device=device)
-
-    def state(self) -> dict[str, Tensor]:
-        """Sums and counts by name; the tensors themselves, not copies."""
-        names = ("loss_sum", "norm_sum", "counted", "updates", "skipped", "skipped_in_row", "last_bad_sample")
-        return dict(zip(names, (*self.sums.unbind(), *self.counts.unbind()), strict=True))
-
-    def read(self) -> Statistics:
-        """Wait for the device, read the statistics since the last reading, and reset the sums."""
-        loss_sum, norm_sum = self.sums.tolist()
-        counted, _, *skipped = self.counts.tolist()
-        self.sums.zero_()
-        self.counts[0].zero_()
-        return Statistics(loss_sum / counted if counted else None, norm_sum / counted if counted else None, *skipped)
-
-
 def count(sums: Tensor, counts: Tensor, loss: Tensor, norm: Tensor, first: Tensor, options: OptimiserConfig) -> Update:
     """The factors of a step with a loss (), a gradient norm () and a first sample number ().
 
-    sums (2,) and counts (5,) of `Counters` are updated in place.
+    sums (2,), since the last reading, and counts (5,), of the whole run, are updated in place: the COUNTERS.
     """
     finite = torch.isfinite(norm) & torch.isfinite(loss)
     sums += torch.where(finite, torch.stack([loss, norm]), 0.0)
@@ -105,14 +93,15 @@ class Optimiser:
         self._gradient, self._first, self._second = (torch.zeros_like(self._weights) for _ in range(3))
         self.rate = torch.zeros((), device=self._weights.device)
         """The learning rate."""
-        self.counters = Counters(self._weights.device)
+        # Two tensors, so that counting is one operation on each.
+        self._sums = torch.zeros(2, dtype=torch.float64, device=self._weights.device)
+        self._counts = torch.zeros(5, dtype=torch.int64, device=self._weights.device)
         self._count, self._adam, self._muon, self._decay, self._follow = count, adam, muon, decay, follow
         transposed = {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.ConvTranspose2d)}
-        kernels = [(p, id(p) in transposed) for p in self.parameters.values() if is_kernel(p)]
-        starts = list(accumulate((_room(kernel) for kernel, _ in kernels), initial=0))
-        self._kernels = slice(starts.pop())
+        kernels = [(p, id(p) in transposed) for p in self.parameters.values() if p.ndim == 4]
+        self._kernels = slice(sum(_room(kernel) for kernel, _ in kernels))
         """The part of the buffers that holds the kernels of convolutions."""
-        self._even_steps = EvenSteps(kernels, starts, self._kernels.stop) if config.kernels == "muon" else None
+        self._even_steps = EvenSteps(kernels) if config.kernels == "muon" else None
 
     def compile_parts(self) -> None:
         """Compile, in place, the functions that a step calls."""
@@ -126,21 +115,6 @@ class Optimiser:
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def gather_gradients(self, join: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """Collect the gradients of the parameters, add that of the L2 term, and return the norm ().
-
-        join: averages the gradient (n,) over processes, where the backward pass has not done so.
-        """
-        views = _views(self._gradient, self.parameters.values())
-        pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
-        torch._foreach_copy_([view for view, _ in pairs], [grad for _, grad in pairs])
-        if join:
-            self._gradient.copy_(join(self._gradient))
-        if self.config.l2:
-            self._gradient[self._kernels].add_(self._weights[self._kernels], alpha=self.config.l2)
-        norm: Tensor = torch.linalg.vector_norm(self._gradient)
-        return norm
-
     def advance(
         self,
         loss: Tensor,
@@ -150,10 +124,18 @@ class Optimiser:
     ) -> Update:
         """Clip the gradients, update weights and average unless loss () or gradient are not finite, and count.
 
-        first: the first sample number () of the joint batch. constrain: called between weights and average.
+        first: the first sample number () of the joint batch. join: averages the gradient (n,) over processes, where the
+        backward pass has not done so. constrain: called between weights and average.
         """
-        norm = self.gather_gradients(join)
-        update = self._count(self.counters.sums, self.counters.counts, loss, norm, first, self.config)
+        views = _views(self._gradient, self.parameters.values())
+        pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
+        torch._foreach_copy_([view for view, _ in pairs], [grad for _, grad in pairs])
+        if join:
+            self._gradient.copy_(join(self._gradient))
+        if self.config.l2:
+            self._gradient[self._kernels].add_(self._weights[self._kernels], alpha=self.config.l2)
+        norm = torch.linalg.vector_norm(self._gradient)
+        update = self._count(self._sums, self._counts, loss, norm, first, self.config)
         self._step(update)
         if constrain:
             constrain()
@@ -189,7 +171,16 @@ class Optimiser:
             for what, buffer in buffers.items()
             for name, view in zip(self.parameters, _views(buffer, self.parameters.values()), strict=True)
         }
-        return state | {f"counters.{name}": value for name, value in self.counters.state().items()}
+        counted = zip(COUNTERS, (*self._sums.unbind(), *self._counts.unbind()), strict=True)
+        return state | {f"counters.{name}": value for name, value in counted}
+
+    def read_statistics(self) -> Statistics:
+        """Wait for the device, read the statistics since the last reading, and reset the sums."""
+        loss_sum, norm_sum = self._sums.tolist()
+        counted, _, *skipped = self._counts.tolist()
+        self._sums.zero_()
+        self._counts[0].zero_()
+        return Statistics(loss_sum / counted if counted else None, norm_sum / counted if counted else None, *skipped)
 
 
 def adam(
@@ -235,6 +226,58 @@ def muon(
         old.copy_(torch.where(update.finite, value, old))
 
 
+class EvenSteps:
+    """Maps the momentum of kernels in one buffer (n,) to their step, also (n,)."""
+
+    def __init__(self, kernels: Sequence[tuple[Tensor, bool]]) -> None:
+        """Kernels (·, ·, k, k) in the order of the buffer, and whether each is of a transposed convolution."""
+        length = sum(_room(kernel) for kernel, _ in kernels)
+        device = kernels[0][0].device if kernels else torch.device("cpu")
+        groups: dict[int, list[Tensor]] = {}
+        for (_, transposed), places in zip(kernels, _views(torch.arange(length), [k for k, _ in kernels]), strict=True):
+            matrix = (places.transpose(0, 1) if transposed else places).flatten(1)
+            matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+            groups.setdefault(len(matrix), []).append(matrix)
+        stacks = [_stacked(matrices, length) for matrices in groups.values()]
+        places = torch.cat([places.flatten() for places, _ in stacks]) if stacks else torch.arange(0)
+        back = torch.full((length + 1,), len(places))
+        back[places] = torch.arange(len(places))
+        back[length] = len(places)  # the padding entry
+        self._back = back[:length].to(device)
+        self._stacks = [(places.to(device), scale.to(device)) for places, scale in stacks]
+        self._dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+
+    def __call__(self, momentum: Tensor) -> Tensor:
+        """The step (n,) for a momentum (n,), zero outside the kernels."""
+        nothing = momentum.new_zeros(1)
+        source = torch.cat([momentum, nothing])
+        steps = [
+            (orthogonal(source[places].to(self._dtype)).float() * scale).flatten() for places, scale in self._stacks
+        ]
+        return torch.cat([*steps, nothing])[self._back]
+
+
+def _stacked(matrices: list[Tensor], padding: int) -> tuple[Tensor, Tensor]:
+    """Stack matrices of places with equally many rows (k, rows, columns), and the scales of their steps (k, 1, 1)."""
+    places = nn.utils.rnn.pad_sequence([matrix.T for matrix in matrices], True, padding).mT
+    scale = torch.tensor([_SIZE_OF_A_STEP * math.sqrt(max(matrix.shape)) for matrix in matrices])
+    return places.contiguous(), scale.view(-1, 1, 1)
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Map matrices (k, m, n), m ≤ n, to matrices with the same singular vectors and singular values of about 1.
+
+    Zero matrices stay zero, as do the rows and columns of zeros that pad matrices to one size.
+    """
+    a, b, c = COEFFICIENTS
+    norm = torch.linalg.vector_norm(matrices.float(), dim=(1, 2), keepdim=True)
+    X: Tensor = matrices / (norm + _EPSILON).to(matrices.dtype)
+    for _ in range(ITERATIONS):
+        A = X @ X.mT
+        X = a * X + (b * A + c * (A @ A)) @ X
+    return X
+
+
 def decay(weights: Tensor, update: Update, rate: Tensor, share: float) -> None:
     """Subtract rate · share of flat weights (n,), in place, if the step is finite."""
     weights.mul_(torch.where(update.finite, 1 - rate * share, 1.0))
@@ -247,7 +290,7 @@ def follow(average: Tensor, weights: Tensor, update: Update) -> None:
 
 def _kernels_first(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters by name, the kernels of convolutions before all others."""
-    return dict(sorted(model.named_parameters(), key=lambda item: not is_kernel(item[1])))
+    return dict(sorted(model.named_parameters(), key=lambda item: item[1].ndim != 4))
 
 
 def _joined(tensors: Iterable[Tensor]) -> Tensor:

@@ -1,32 +1,41 @@
-"""Files of a run, written by its first process: log, validations, checkpoints, model and picture."""
+"""Files of a run, written by its first process: log, validations, checkpoints, model and picture.
+
+The log is lines of JSON; TensorBoard's scalars and pictures repeat it where TensorBoard is installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.api import inpaint
+from flowinpaint.config_parsing import flattened
 from flowinpaint.io import write_image
 from flowinpaint.metrics import epe
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import save_model
 from flowinpaint.training.batches import GeneratedSource
-from flowinpaint.training.checkpoint import Checkpoint, write_checkpoint
-from flowinpaint.training.config import TrainingConfig
-from flowinpaint.training.log import TRAIN, VALIDATION, Log
+from flowinpaint.training.checkpoint import Checkpoint, RunFolder, write_checkpoint, writing
 from flowinpaint.training.optimiser import Statistics
-from flowinpaint.training.run_folder import RunFolder, writing
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.validation import OURS, RIVALS, Scores, Validator
 from flowinpaint.viz.colours import as_rgb, colour_field, draw_given, field_range, resized
 from flowinpaint.viz.sheet import Panel, contact_sheet
 
 if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
     from flowinpaint.training.loop import Progress
 
+TRAIN, VALIDATION = "train", "validation"
 ROWS = 4
 PANEL = (432, 288)
 """Largest width and height of a panel in the validation's picture."""
@@ -36,26 +45,20 @@ class Recorder:
     """Writes to a run folder; missing data raise errors when it is created, before the first step."""
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        folder: RunFolder,
-        training: TrainingStep,
-        saved: Checkpoint | None,
-        note: Callable[[str], None],
+        self, folder: RunFolder, training: TrainingStep, saved: Checkpoint | None, note: Callable[[str], None]
     ) -> None:
-        self._config, self._folder, self._training = config, folder, training
+        self._config, self._folder, self._training = training.config, folder, training
         self._saved_at = saved.step if saved else None
         self._scores: Scores | None = None
         self._scored_at: int | None = None
         scenes = training.source.scenes if isinstance(training.source, GeneratedSource) else None
-        self._validator = Validator(config, training.world.device, folder.references, scenes)
+        self._validator = Validator(training.config, training.world.device, folder.references, scenes)
         if self._validator:
             with writing(folder.references):
                 self._validator.prepare(note)
         else:
             note("No data to validate on; add a folder of frames: --set validation.root=DIR.")
-        with writing(folder.log):
-            self._log = Log(folder, saved.step if saved else 0)
+        self._log = Log(folder, saved.step if saved else 0)
         self._logged_at = saved.step if saved and self._log.validated else None
         if not self._log.has_tensorboard:
             note("TensorBoard is not installed (extra 'train'); logging only to log.jsonl.")
@@ -77,8 +80,7 @@ class Recorder:
             "skipped": statistics.skipped,
             "steps_per_second": round(1 / at.pace, 3) if at.pace else None,
         }
-        with writing(self._folder.log):
-            self._log.add(TRAIN, at.step, values)
+        self._log.add(TRAIN, at.step, values)
 
     def validate(self, at: Progress) -> Scores | None:
         """Validate the averaged weights, unless this step has been validated, and log the scores."""
@@ -88,16 +90,14 @@ class Recorder:
             self._scores = self._validator.measure(self._training.average)
             self._scored_at = at.step
             if self._logged_at != at.step:
-                with writing(self._folder.log):
-                    self._log.add(VALIDATION, at.step, self._scores.tables)
-                    self._log.picture(VALIDATION, at.step, self._draw())
+                self._log.add(VALIDATION, at.step, self._scores.tables)
+                self._log.picture(VALIDATION, at.step, self._draw())
         return self._scores
 
     def save(self, at: Progress) -> None:
         """Write a checkpoint, unless this step has one, and the model with the averaged weights."""
         if self._saved_at != at.step:
-            with writing(self._folder.log):
-                self._log.settle()
+            self._log.settle()
             checkpoint = Checkpoint(at.step, at.seconds, self._config, self._training.state())
             write_checkpoint(self._folder.checkpoints, checkpoint)
             self._saved_at = at.step
@@ -144,3 +144,78 @@ def validation_sheet(validator: Validator, model: Network) -> npt.NDArray[np.uin
         ]
         panels += [(title, resized(rgb, size)) for title, rgb in row]
     return contact_sheet(panels, columns=6)
+
+
+class Log:
+    """Appends to log.jsonl, after cutting it back to the step that the run resumes from."""
+
+    def __init__(self, folder: RunFolder, step: int) -> None:
+        self._path = folder.log
+        with writing(self._path):
+            self.validated = cut_back(self._path, step)
+            self._file: IO[str] = self._path.open("a", encoding="utf-8")
+            self._board = _tensorboard(folder.tensorboard, step)
+        self.has_tensorboard = self._board is not None
+
+    def add(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """Write a line and hand it to the operating system, so that it survives the end of this process."""
+        with writing(self._path):
+            self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            self._file.flush()
+        for name, value in flattened(values, "/").items():
+            if isinstance(value, int | float):
+                self._show("add_scalar", f"{kind}/{name}", value, step)
+
+    def picture(self, name: str, step: int, picture: npt.NDArray[np.uint8]) -> None:
+        """Show a picture (H, W, 3) in TensorBoard."""
+        self._show("add_image", name, picture, step, dataformats="HWC")
+
+    def settle(self) -> None:
+        """Flush to disk: a checkpoint must not be newer than the log."""
+        with writing(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the files; errors of a full disk have been raised before."""
+        with suppress(OSError):
+            self._file.close()
+        self._show("close")
+
+    def _show(self, method: str, *arguments: Any, **options: Any) -> None:
+        """Call TensorBoard; its files only copy the log, so a full disk ends them and not the run."""
+        try:
+            if self._board is not None:
+                getattr(self._board, method)(*arguments, **options)
+        except OSError:
+            self._board = None
+
+
+def cut_back(path: Path, step: int) -> bool:
+    """Drop the lines of a log after a step and broken lines; return whether a validation of that step is left."""
+    if not path.exists():
+        return False
+    kept, validated = 0, False
+    for line in path.read_bytes().splitlines(keepends=True):
+        try:
+            values = json.loads(line)
+            late = values["step"] > step
+        except (ValueError, KeyError, TypeError):
+            break
+        if late or not line.endswith(b"\n"):
+            break
+        validated = values["kind"] == VALIDATION and values["step"] == step
+        kept += len(line)
+    with path.open("r+b") as file:
+        file.truncate(kept)
+    return validated
+
+
+def _tensorboard(path: Path, step: int) -> SummaryWriter | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of TensorBoard's imports
+            from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(path), purge_step=step + 1)

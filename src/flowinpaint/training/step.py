@@ -25,7 +25,7 @@ from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.dead_channels import activities, batches_to_look_at, revive
 from flowinpaint.training.distributed import World
 from flowinpaint.training.objectives import Objective, objective_of
-from flowinpaint.training.optimiser import Optimiser, Statistics
+from flowinpaint.training.optimiser import Optimiser
 
 WARM_UP = 3
 """Steps before the recording, in which kernels are compiled and selected."""
@@ -130,10 +130,6 @@ class TrainingStep:
         count = revive([self.model, self.average], joint, data.seed + step)
         self.optimiser.note_change()
         return count
-
-    def read_statistics(self) -> Statistics:
-        """Wait for the device, read the statistics since the last reading, and reset the sums."""
-        return self.optimiser.counters.read()
 
     def state(self) -> dict[str, Tensor]:
         """Everything a step depends on except the sample numbers, by name; the tensors themselves, not copies."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from flowinpaint.api import inpaint, to_batch
 from flowinpaint.checks import check_image
 from flowinpaint.data import Batch
-from flowinpaint.data.folder import Frame, Sample, find_samples
+from flowinpaint.data.folder import Frame, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.io import atomic_path
 from flowinpaint.masks import random_mask
@@ -73,24 +74,31 @@ class Validator:
     ) -> None:
         self.densities = config.validation.densities
         self.device = device
+        self._size = config.data.size
         self._file = references
         self._known: dict[str, float] = _read_references(references)
         wanted = config.validation
         with of_table("validation"):
             self._samples = find_samples(wanted.root, wanted.datasets or None) if wanted.root else []
-        self._check_channels(config)
-        self.scenes = [] if scenes is None else self._heldout(scenes, wanted.heldout)
+        model = config.model
+        for sample in self._samples:
+            if isinstance(model, NeuroexplicitConfig) and model.learn_kernels and sample.channels != model.channels:
+                raise InputError(
+                    f"validation.datasets must have {model.channels} channels, as the learned kernels, but "
+                    f"{sample.dataset} has {sample.channels}."
+                )
+        self._scenes = [] if scenes is None else [self._scene(scenes, i) for i in range(wanted.heldout)]
 
     def __bool__(self) -> bool:
-        return bool(self._samples or self.scenes)
+        return bool(self._samples or self._scenes)
 
     def prepare(self, note: Callable[[str], None]) -> None:
         """Compute the errors of the reference methods, and save them for resumed runs."""
         known = len(self._known)
         for density in self.densities:
-            pairs = [(frame, REFERENCE) for _, frame in self._frames(density)]
-            pairs += [(frame, rival) for frame in self.heldout(density) for rival in RIVALS]
-            for frame, method in pairs:
+            # Frames are read again each time: together they may not fit into memory.
+            frames = ((sample.load(density), REFERENCE) for sample in self._samples)
+            for frame, method in chain(frames, product(self.heldout(density), RIVALS)):
                 if len(self._known) == known and self._key(method, frame) not in self._known:
                     note("Running the reference methods on the frames and scenes of the validation.")
                 self._reference(method, frame)
@@ -105,17 +113,17 @@ class Validator:
         for density in self.densities:
             label = f"{100 * density:g}"
             sums: dict[str, list[float]] = {}
-            for sample, frame in self._frames(density):
-                pair = sums.setdefault(sample.dataset, [0.0, 0.0])
+            for sample in self._samples:
+                frame, pair = sample.load(density), sums.setdefault(sample.dataset, [0.0, 0.0])
                 pair[0] += epe(self.fill(model, frame), frame.truth, frame.valid)
                 pair[1] += self._reference(REFERENCE, frame)
             own = {name: a / b for name, (a, b) in sums.items() if b > 0}
             if (mean := geometric_mean(list(own.values()))) is not None:
                 frames[label], ratio[label] = own, mean
             if scenes := self.heldout(density):
-                errors = {rival: _mean([self._reference(rival, scene) for scene in scenes]) for rival in RIVALS}
-                own_errors = [epe(self.fill(model, scene), scene.truth, scene.valid) for scene in scenes]
-                heldout[label] = errors | {OURS: _mean(own_errors)}
+                errors = {rival: [self._reference(rival, scene) for scene in scenes] for rival in RIVALS}
+                errors[OURS] = [epe(self.fill(model, scene), scene.truth, scene.valid) for scene in scenes]
+                heldout[label] = {name: sum(values) / len(values) for name, values in errors.items()}
         return Scores(frames, ratio, heldout)
 
     @torch.inference_mode()
@@ -128,21 +136,12 @@ class Validator:
 
     def heldout(self, density: float) -> list[Frame]:
         """The held-out scenes with a mask of that density."""
-        return [self._masked(i, scene, density) for i, scene in enumerate(self.scenes)]
+        return [replace(scene, mask=random_mask(self._size, density, i)) for i, scene in enumerate(self._scenes)]
 
     def examples(self, density: float, count: int) -> list[Frame]:
         """Up to `count` held-out scenes with a mask of that density, and as many frames, each of another data set."""
         firsts = {sample.dataset: sample for sample in reversed(self._samples)}.values()
         return [*self.heldout(density)[:count], *(sample.load(density) for sample in list(reversed(firsts))[:count])]
-
-    def _masked(self, number: int, scene: Frame, density: float) -> Frame:
-        mask = random_mask((scene.valid.shape[0], scene.valid.shape[1]), density, number)
-        return Frame(scene.image, scene.truth, scene.valid, mask)
-
-    def _frames(self, density: float) -> Iterator[tuple[Sample, Frame]]:
-        """The real frames, read again each time: together they may not fit into memory."""
-        for sample in self._samples:
-            yield sample, sample.load(density)
 
     def _reference(self, method: str, frame: Frame) -> float:
         key = self._key(method, frame)
@@ -154,23 +153,11 @@ class Validator:
     def _key(self, method: str, frame: Frame) -> str:
         return f"{method} {__version__} {_hash(frame)}"
 
-    def _heldout(self, scenes: Callable[[torch.Tensor], Batch], count: int) -> list[Frame]:
-        frames = []
-        for i in range(count):
-            batch = scenes(torch.tensor([FIRST_HELDOUT - 1 - i], device=self.device))
-            image, truth, valid = (x[0].permute(1, 2, 0).cpu().numpy() for x in batch)
-            frames.append(Frame(image, truth, valid[..., 0] > 0, np.zeros(valid.shape[:2], np.bool_)))
-        return frames
-
-    def _check_channels(self, config: TrainingConfig) -> None:
-        for sample in self._samples:
-            channels = sample.channels
-            model = config.model
-            if isinstance(model, NeuroexplicitConfig) and model.learn_kernels and channels != model.channels:
-                raise InputError(
-                    f"validation.datasets must have {model.channels} channels, as the learned kernels, but "
-                    f"{sample.dataset} has {channels}."
-                )
+    def _scene(self, scenes: Callable[[torch.Tensor], Batch], number: int) -> Frame:
+        """A held-out scene, without a mask."""
+        batch = scenes(torch.tensor([FIRST_HELDOUT - 1 - number], device=self.device))
+        image, truth, valid = (x[0].permute(1, 2, 0).cpu().numpy() for x in batch)
+        return Frame(image, truth, valid[..., 0] > 0, np.zeros(valid.shape[:2], np.bool_))
 
 
 def _hash(frame: Frame) -> str:
@@ -186,7 +173,3 @@ def _read_references(path: Path) -> dict[str, float]:
         return {str(key): float(value) for key, value in known.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}  # only a cache
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)

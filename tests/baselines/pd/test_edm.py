@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.baselines.pd.edm import (
     Denoiser,
     churn,
@@ -35,11 +36,11 @@ def test_input_and_target_have_unit_variance(sigma: float, sigma_data: float) ->
     g = generator(0)
     y, n = (torch.randn(4, 2, 100, 100, generator=g, dtype=torch.float64) for _ in range(2))
     x = sigma_data * y + sigma * n
-    c = scalings(torch.tensor(sigma, dtype=torch.float64), sigma_data)
-    target = (sigma_data * y - c.c_skip * x) / c.c_out
-    assert float((c.c_in * x).var()) == pytest.approx(1, rel=0.03)
+    c_skip, c_out, c_in, c_noise = scalings(torch.tensor(sigma, dtype=torch.float64), sigma_data)
+    target = (sigma_data * y - c_skip * x) / c_out
+    assert float((c_in * x).var()) == pytest.approx(1, rel=0.03)
     assert float(target.var()) == pytest.approx(1, rel=0.03)
-    assert float(c.c_noise) == pytest.approx(math.log(sigma) / 4)
+    assert float(c_noise) == pytest.approx(math.log(sigma) / 4)
     # The target has nothing left to do with the input, which is what makes c_skip the best one.
     assert float((target * x).mean() / x.std()) == pytest.approx(0, abs=0.03)
 
@@ -106,9 +107,10 @@ def test_the_schedule_falls_from_end_to_end(count: int) -> None:
 
 
 def test_churn_is_bounded_and_within_its_range() -> None:
-    assert churn(1, 48, 80, 0.05, 50) == pytest.approx(math.sqrt(2) - 1)
-    assert churn(1, 480, 80, 0.05, 50) == pytest.approx(80 / 480)
-    assert churn(0.04, 48, 80, 0.05, 50) == churn(51, 48, 80, 0.05, 50) == 0
+    few, many = PDConfig(), PDConfig(sampling_steps=480)
+    assert churn(1, few) == pytest.approx(math.sqrt(2) - 1)
+    assert churn(1, many) == pytest.approx(80 / 480)
+    assert churn(0.04, few) == churn(51, few) == 0
 
 
 def integrate(count: int, denoise: Denoiser, x: Tensor, noise: Callable[[int], Tensor], gamma: float) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.pyramid import extend
-from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.neuroexplicit.hints import normalised
 from helpers import generator
 

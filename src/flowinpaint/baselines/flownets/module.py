@@ -7,10 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flowinpaint.baselines.flownets.config import FlowNetSConfig
-from flowinpaint.diffusion.pyramid import extend
-from flowinpaint.networks.channel_pairs import PAIR, from_pairs, repeated, to_pairs
-from flowinpaint.networks.colours import Colours
-from flowinpaint.networks.network import Network, by_pixel
+from flowinpaint.networks.network import PAIR, Colours, Network, by_pixel, extended, from_pairs, repeated, to_pairs
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 
@@ -42,12 +39,12 @@ class FlowNetS(Network):
         n = self.config.width
         self.encoder = nn.ModuleList(
             [
-                _halving(3 + 1 + PAIR, n, 7),
-                _halving(n, 2 * n, 5),
-                nn.Sequential(*_halving(2 * n, 4 * n, 5), *_keeping(4 * n)),
-                nn.Sequential(*_halving(4 * n, 8 * n, 3), *_keeping(8 * n)),
-                nn.Sequential(*_halving(8 * n, 8 * n, 3), *_keeping(8 * n)),
-                _halving(8 * n, 16 * n, 3),
+                _layer(3 + 1 + PAIR, n, 7),
+                _layer(n, 2 * n, 5),
+                nn.Sequential(*_layer(2 * n, 4 * n, 5), *_layer(4 * n, 4 * n, 3, 1)),
+                nn.Sequential(*_layer(4 * n, 8 * n, 3), *_layer(8 * n, 8 * n, 3, 1)),
+                nn.Sequential(*_layer(8 * n, 8 * n, 3), *_layer(8 * n, 8 * n, 3, 1)),
+                _layer(8 * n, 16 * n, 3),
             ]
         )
         skips = [8 * n, 8 * n, 4 * n, 2 * n, n, 0]
@@ -67,12 +64,11 @@ class FlowNetS(Network):
 
     def predictions(self, image: Tensor, flow: Tensor, mask: Tensor) -> list[Tensor]:
         """The SUPERVISED finest predictions (B·P, 2, h, w), fine to coarse, at sizes that are multiples of STRIDE."""
-        sides = [-(-side // STRIDE) * STRIDE for side in flow.shape[-2:]]
         c = (mask > 0).to(flow.dtype)
         given = to_pairs(torch.where(c > 0, flow, 0))
         colours = self.colours(image)
         parts = [repeated(colours, flow.shape[1]), repeated(c, flow.shape[1]), given]
-        x = by_pixel(torch.cat([extend(part, *sides).to(colours.dtype) for part in parts], 1))
+        x = by_pixel(torch.cat([extended(part, STRIDE).to(colours.dtype) for part in parts], 1))
         skips = []
         for layer in self.encoder:
             x = layer(x)
@@ -91,12 +87,8 @@ class FlowNetS(Network):
         self.predictions = torch.compile(self.predictions, dynamic=False)  # type: ignore[method-assign]
 
 
-def _halving(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride=2, padding=kernel // 2), nn.LeakyReLU(SLOPE))
-
-
-def _keeping(channels: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.LeakyReLU(SLOPE))
+def _layer(inputs: int, outputs: int, kernel: int, stride: int = 2) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2), nn.LeakyReLU(SLOPE))
 
 
 def _doubling(inputs: int, outputs: int) -> nn.Sequential:

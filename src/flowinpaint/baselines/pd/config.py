@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flowinpaint.config_parsing import check_ranges, check_types
 from flowinpaint.errors import InputError
 
 WIDEST = 2048
@@ -14,7 +15,7 @@ MOST_BLOCKS = 8
 MOST_STEPS = 1000
 MOST_REDUCTION = 16
 MOST_GROUPS = 32
-LARGEST_SIGMA = 1e4
+LARGEST_SIGMA = 10_000
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,15 @@ class UNetConfig:
     head: int = 32
 
     def __post_init__(self) -> None:
+        check_types(self)
+        check_ranges(self, blocks=(1, MOST_BLOCKS), head=(1, WIDEST))
         widths, attention = self.widths, self.attention
-        if not (
-            isinstance(widths, tuple)
-            and 1 <= len(widths) <= MOST_LEVELS
-            and all(_is_count(w, WIDEST) and w % 8 == 0 for w in widths)
-        ):
+        if not 1 <= len(widths) <= MOST_LEVELS or not all(1 <= w <= WIDEST and w % 8 == 0 for w in widths):
             raise InputError(f"widths must be 1 to {MOST_LEVELS} multiples of 8 up to {WIDEST}, got {widths}.")
-        if not _is_count(self.blocks, MOST_BLOCKS):
-            raise InputError(f"blocks must be an integer from 1 to {MOST_BLOCKS}, got {self.blocks}.")
-        if not (isinstance(attention, tuple) and len(attention) == len(widths) and set(attention) <= {0, 1}):
+        if len(attention) != len(widths) or not set(attention) <= {0, 1}:
             raise InputError(f"attention must be 0 or 1 for each of the widths, got {attention}.")
         attending = [w for w, a in zip(widths, attention, strict=True) if a]
-        if not _is_count(self.head, WIDEST) or any(w % self.head for w in attending):
+        if any(w % self.head for w in attending):
             raise InputError(f"head must divide the widths with attention, {attending}, got {self.head}.")
 
     @property
@@ -89,36 +86,34 @@ class PDConfig:
     kind: Literal["pd"] = "pd"
 
     def __post_init__(self) -> None:
-        for name, unet in (("base", self.base), ("fine", self.fine)):
-            if not isinstance(unet, UNetConfig):
-                raise InputError(f"{name} must be a UNetConfig, got {unet!r}.")
-        if self.kind != "pd":
-            raise InputError(f"kind must be 'pd', got {self.kind!r}.")
-        if not _is_count(self.reduction, MOST_REDUCTION) or self.reduction < 2:
-            raise InputError(f"reduction must be an integer from 2 to {MOST_REDUCTION}, got {self.reduction}.")
-        if not (isinstance(self.sigma_max, tuple) and len(self.sigma_max) == 2):
-            raise InputError(f"sigma_max must be two numbers, for base and fine, got {self.sigma_max}.")
-        for name, value, least, most in (
-            ("sigma_min", self.sigma_min, 1e-4, 1.0),
-            *(("sigma_max", value, 2.0, LARGEST_SIGMA) for value in self.sigma_max),
-            ("sigma_data", self.sigma_data, 0.01, 100.0),
-            ("rho", self.rho, 1.0, 100.0),
-            ("p_mean", self.p_mean, -10.0, 10.0),
-            ("p_std", self.p_std, 0.0, 10.0),
-            ("s_churn", self.s_churn, 0.0, LARGEST_SIGMA),
-            ("s_tmin", self.s_tmin, 0.0, LARGEST_SIGMA),
-            ("s_tmax", self.s_tmax, 0.0, LARGEST_SIGMA),
-            ("s_noise", self.s_noise, 0.5, 2.0),
-            ("low_noise", self.low_noise, 0.0, 10.0),
-        ):
-            if not (isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most):
-                raise InputError(f"{name} must be a number from {least:g} to {most:g}, got {value}.")
-        check_steps(self.sampling_steps, self.resampling_steps)
+        check_types(self)
+        check_ranges(
+            self,
+            reduction=(2, MOST_REDUCTION),
+            sigma_min=(1e-4, 1),
+            sigma_max=(2, LARGEST_SIGMA),
+            sigma_data=(0.01, 100),
+            rho=(1, 100),
+            p_mean=(-10, 10),
+            p_std=(0, 10),
+            s_churn=(0, LARGEST_SIGMA),
+            s_tmin=(0, LARGEST_SIGMA),
+            s_tmax=(0, LARGEST_SIGMA),
+            s_noise=(0.5, 2),
+            sampling_steps=(2, MOST_STEPS),
+            resampling_steps=(1, MOST_STEPS),
+            low_noise=(0, 10),
+        )
 
     @property
     def parameters(self) -> dict[str, int]:
         """Parameters of `complete` with their defaults."""
         return {"sampling_steps": self.sampling_steps, "resampling_steps": self.resampling_steps, "seed": 0}
+
+    @property
+    def iterations(self) -> int:
+        """Steps of one U-Net's sampling: R times each, except the last, which ends without noise and is done once."""
+        return (self.sampling_steps - 1) * self.resampling_steps + 1
 
     @property
     def multiple(self) -> int:
@@ -139,14 +134,3 @@ def paper_pd_config() -> PDConfig:
         base=UNetConfig((128, 256, 512, 1024), 3, (0, 1, 1, 1)),
         fine=UNetConfig((128, 256, 480, 1120), 6, (0, 0, 0, 1)),
     )
-
-
-def check_steps(sampling_steps: int, resampling_steps: int) -> None:
-    """Raise InputError unless the sampler accepts these numbers of steps."""
-    for name, value, least in (("sampling_steps", sampling_steps, 2), ("resampling_steps", resampling_steps, 1)):
-        if not (_is_count(value, MOST_STEPS) and value >= least):
-            raise InputError(f"{name} must be an integer from {least} to {MOST_STEPS}, got {value}.")
-
-
-def _is_count(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most

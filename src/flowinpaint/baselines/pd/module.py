@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from flowinpaint.baselines.pd.config import PDConfig, check_steps
-from flowinpaint.baselines.pd.edm import Denoiser, denoising_loss, draw_sigma, preconditioned
-from flowinpaint.baselines.pd.repaint import Plan, repaint
-from flowinpaint.baselines.pd.unet import FIELD_CHANNELS, IMAGE_CHANNELS, ConditionedUNet
+from flowinpaint.baselines.pd.config import PDConfig, UNetConfig
+from flowinpaint.baselines.pd.edm import Denoiser, denoising_loss, draw_sigma, preconditioned, repaint
 from flowinpaint.counter_rng import Draws, check_seed, normal_field
 from flowinpaint.diffusion.data_term import RELATIVE_FLOOR
-from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.errors import InputError
-from flowinpaint.integers import ceil_div
-from flowinpaint.networks.channel_pairs import PAIR, from_pairs, pairs_of, repeated, to_pairs
-from flowinpaint.networks.network import Network, versions_of
+from flowinpaint.extras import needs
+from flowinpaint.networks.network import PAIR, Network, extended, from_pairs, pairs_of, repeated, to_pairs, versions_of
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 from flowinpaint.result import Progress, ProgressCallback
@@ -28,6 +24,13 @@ from flowinpaint.result import Progress, ProgressCallback
 STAGES = 2
 LARGEST = 10.0
 """Truths are clipped at this many standard deviations of the known vectors, which may be few and close together."""
+IMAGE_CHANNELS = 3
+TIME_SCALE = 4.0
+"""Factor on c_noise = ln σ / 4: the embedding's fastest wave has one period while σ grows 500-fold.
+
+Faster waves would resolve σ better, but sampling starts with much stronger noise than training draws, and would then
+see phases that never occur in training.
+"""
 
 
 @register_model("pd", config=PDConfig, objective="flowinpaint.baselines.pd.objective:Denoising")
@@ -49,7 +52,7 @@ class PD(Network):
         super().__init__()
         self.config = config or PDConfig()
         self.base = ConditionedUNet(self.config.base, IMAGE_CHANNELS)
-        self.fine = ConditionedUNet(self.config.fine, IMAGE_CHANNELS + FIELD_CHANNELS)
+        self.fine = ConditionedUNet(self.config.fine, IMAGE_CHANNELS + PAIR)
         self._noise = normal_field
         self._compiled = False
         self._twins: dict[int, tuple[tuple[int, ...], ConditionedUNet]] = {}
@@ -68,37 +71,32 @@ class PD(Network):
         progress: ProgressCallback | None = None,
         *,
         seed: int = 0,
-        sampling_steps: int | None = None,
-        resampling_steps: int | None = None,
-        **parameters: Any,
+        **steps: int,
     ) -> Filled:
         """Image (B, 3, H, W) in [0, 1], flow (B, C, H, W), mask (B, 1, H, W) above 0 where known → (B, C, H, W).
 
-        sampling_steps, resampling_steps: of each stage; None for the configuration's.
+        steps: `sampling_steps` and `resampling_steps` of each stage, instead of the configuration's.
         """
-        _check_parameters(parameters)
-        seed = check_seed(seed)
+        config, seed = self._with_steps(steps), check_seed(seed)
         self.check(image, flow, mask)
-        plans = self._plans(sampling_steps, resampling_steps)
         B, C, H, W = flow.shape
         known = mask > 0
         with torch.autocast(flow.device.type, enabled=False):
-            image = 2 * repeated(self._extended(image.float()), C) - 1
+            image = 2 * repeated(extended(image.float(), config.multiple), C) - 1
             given = to_pairs(torch.where(known, flow, 0))
             mean, scale = known_scale(given, repeated(known, C))
-            f = self._extended(((given - mean) / scale).float())
-            inside = self._extended(repeated(known, C))
+            f = extended(((given - mean) / scale).float(), config.multiple)
+            inside = extended(repeated(known, C), config.multiple)
             draws = Draws(torch.arange(B * pairs_of(C), device=flow.device), seed)
-            coarse = self._sample(0, plans, draws, progress, *self._coarse(image, f, inside))
+            coarse = self._sample(0, config, draws, progress, *self._coarse(image, f, inside))
             condition = torch.cat([image, self._blurred(coarse, normal_field(draws.key(), tuple(coarse.shape[1:])))], 1)
-            fine = self._sample(1, plans, draws, progress, condition, f, inside)
+            fine = self._sample(1, config, draws, progress, condition, f, inside)
             field = from_pairs(mean + scale * fine[..., :H, :W].to(flow.dtype), C)
         return Filled(torch.where(known, flow, field), None)
 
-    def iterations(self, H: int, W: int, **parameters: Any) -> int:
+    def iterations(self, H: int, W: int, *, seed: int = 0, **steps: int) -> int:
         """Steps of both stages; all except two evaluate a U-Net twice."""
-        steps = (parameters.get(name) for name in ("sampling_steps", "resampling_steps"))
-        return sum(plan.iterations for plan in self._plans(*steps))
+        return STAGES * self._with_steps(steps).iterations
 
     def denoising_loss(
         self, image: Tensor, given: Tensor, mask: Tensor, truth: Tensor, valid: Tensor, draws: Draws
@@ -109,15 +107,16 @@ class PD(Network):
         given vectors only normalise the truth. The fine U-Net sees the true coarse field. Nothing here synchronises
         with the device.
         """
-        C = truth.shape[1]
+        config, C = self.config, truth.shape[1]
         known, valid = mask > 0, valid > 0
         with torch.autocast(truth.device.type, enabled=False):
-            image = 2 * repeated(self._extended(image.float()), C) - 1
+            image = 2 * repeated(extended(image.float(), config.multiple), C) - 1
             mean, scale = known_scale(to_pairs(torch.where(known, given, 0)), repeated(known, C))
             y = ((to_pairs(truth) - mean) / scale).float().clamp(-LARGEST, LARGEST)
             valid = repeated(valid, C)
-            y = self._extended(torch.where(valid, y, 0))
-            valid = _unknown_outside(valid, y)
+            y = extended(torch.where(valid, y, 0), config.multiple)
+            # Unknown outside of the image.
+            valid = F.pad(valid, (0, y.shape[-1] - valid.shape[-1], 0, y.shape[-2] - valid.shape[-2]))
             coarse_image, coarse, coarse_valid = self._coarse(image, y, valid)
             condition = torch.cat([image, self._blurred(coarse, self._noise_like(coarse, draws, pairs_of(C)))], 1)
         return self._loss(self.base, coarse, coarse_image, coarse_valid, draws, pairs_of(C)) + self._loss(
@@ -155,19 +154,17 @@ class PD(Network):
             kept = self._twins[stage] = (stamp, twin)
         return kept[1]
 
-    def _plans(self, sampling_steps: int | None, resampling_steps: int | None) -> list[Plan]:
-        """The plans of both stages."""
-        config = self.config
-        N = config.sampling_steps if sampling_steps is None else sampling_steps
-        R = config.resampling_steps if resampling_steps is None else resampling_steps
-        check_steps(N, R)
-        churning = (config.s_churn, config.s_tmin, config.s_tmax, config.s_noise)
-        return [Plan(N, R, config.sigma_min, sigma_max, config.rho, *churning) for sigma_max in config.sigma_max]
+    def _with_steps(self, steps: dict[str, int]) -> PDConfig:
+        """The configuration with other numbers of steps."""
+        if unknown := [name for name in steps if name not in self.config.parameters]:
+            raise InputError(f"{unknown[0]} must be one of {', '.join(self.config.parameters)}.")
+        config: PDConfig = replace(self.config, **steps)
+        return config
 
     def _sample(
         self,
         stage: int,
-        plans: list[Plan],
+        config: PDConfig,
         draws: Draws,
         progress: ProgressCallback | None,
         condition: Tensor,
@@ -175,14 +172,16 @@ class PD(Network):
         known: Tensor,
     ) -> Tensor:
         """A stage's samples (B, 2, h, w) for a condition and fields f that are known where `known` is True."""
-        before, whole = stage * plans[0].iterations, sum(plan.iterations for plan in plans)
+        before, whole = stage * config.iterations, STAGES * config.iterations
 
         def tell(done: int) -> None:
-            assert progress is not None
-            progress(Progress(stage + 1, STAGES, done, share=(before + done) / whole))
+            if progress is not None:
+                progress(Progress(stage + 1, STAGES, done, share=(before + done) / whole))
 
         denoise = self._denoiser(self._sampling_network(stage), condition)
-        return repaint(denoise, f, known, plans[stage], draws.key(), None if progress is None else tell)
+        return repaint(
+            denoise, f, known, config, config.sigma_max[stage], draws.key(), None if progress is None else tell
+        )
 
     def _loss(
         self, network: ConditionedUNet, y: Tensor, condition: Tensor, valid: Tensor, draws: Draws, pairs: int
@@ -211,12 +210,6 @@ class PD(Network):
         noisy = coarse + self.config.low_noise * noise
         return F.interpolate(noisy, scale_factor=self.config.reduction, mode="bilinear", align_corners=False)
 
-    def _extended(self, x: Tensor) -> Tensor:
-        """(B, ·, H, W) extended to sides that both U-Nets accept, by repeating the last row and column."""
-        k = self.config.multiple
-        H, W = x.shape[-2:]
-        return extend(x, ceil_div(H, k) * k, ceil_div(W, k) * k)
-
 
 def known_scale(f: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (B, 2, 1, 1) and standard deviation (B, 1, 1, 1), over both channels, of f (B, 2, H, W) where it is known.
@@ -237,12 +230,46 @@ def block_mean(f: Tensor, known: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return total / count.clamp(min=1), count > 0
 
 
-def _unknown_outside(known: Tensor, extended: Tensor) -> Tensor:
-    """`known` at the size of an extended field, False in the added part."""
-    (H, W), (height, width) = known.shape[-2:], extended.shape[-2:]
-    return F.pad(known, (0, width - W, 0, height - H))
+class ConditionedUNet(nn.Module):
+    """F of Karras et al.: noisy field, noise level and condition to a field, at any size.
 
+    The condition has `seen` channels and is concatenated with the field. The last convolution starts at zero. The
+    blocks are those of the library diffusers; InputError without this extra.
+    """
 
-def _check_parameters(parameters: dict[str, Any]) -> None:
-    if parameters:
-        raise InputError(f"{next(iter(parameters))} must be one of sampling_steps, resampling_steps, seed.")
+    def __init__(self, config: UNetConfig, seen: int) -> None:
+        super().__init__()
+        try:
+            from diffusers.models.unets.unet_2d import UNet2DModel
+        except ImportError as error:
+            raise InputError(f"method 'pd' {needs('pd')}.") from error
+        prefixes = ["Attn" if attends else "" for attends in config.attention]
+        self.unet = UNet2DModel(
+            in_channels=PAIR + seen,
+            out_channels=PAIR,
+            time_embedding_type="positional",
+            block_out_channels=config.widths,
+            layers_per_block=config.blocks,
+            down_block_types=tuple(f"{prefix}DownBlock2D" for prefix in prefixes),
+            up_block_types=tuple(f"{prefix}UpBlock2D" for prefix in reversed(prefixes)),
+            add_attention=bool(config.attention[-1]),
+            attention_head_dim=config.head,
+            norm_num_groups=config.groups,
+            attn_norm_num_groups=config.groups,
+            resnet_time_scale_shift="scale_shift",
+            act_fn="silu",
+        )
+        for parameter in self.unet.conv_out.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor, c_noise: Tensor, condition: Tensor) -> Tensor:
+        """Field (B, 2, h, w), c_noise () or (B,), condition (B, seen, h, w) → (B, 2, h, w), all float32.
+
+        h and w must be multiples of the stride. The network runs in the dtype of its weights, or under autocast.
+        """
+        weight = self.unet.conv_in.weight
+        inputs = torch.cat([x, condition], 1).to(weight.dtype)
+        if weight.is_cuda:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        F: Tensor = self.unet(inputs, TIME_SCALE * c_noise, return_dict=False)[0]
+        return F.float()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from flowinpaint.errors import InputError
+from flowinpaint.config_parsing import check_ranges
 
 WIDEST = 512
 
@@ -24,12 +24,7 @@ class WGAINConfig:
     noise: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 1 <= self.width <= WIDEST:
-            raise InputError(f"width must be an integer from 1 to {WIDEST}, got {self.width}.")
-        if not 1e-6 <= self.scale <= 1e6:
-            raise InputError(f"scale must be a number from 1e-6 to 1e6, got {self.scale}.")
-        if not 0 <= self.noise <= 100:
-            raise InputError(f"noise must be a standard deviation from 0 to 100, got {self.noise}.")
+        check_ranges(self, width=(1, WIDEST), scale=(1e-6, 1e6), noise=(0, 100))
 
     @property
     def parameters(self) -> dict[str, int]:

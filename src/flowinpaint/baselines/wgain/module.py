@@ -10,10 +10,7 @@ from torch import Tensor, nn
 
 from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.counter_rng import Draws, check_seed
-from flowinpaint.diffusion.pyramid import extend
-from flowinpaint.networks.channel_pairs import PAIR, from_pairs, repeated, to_pairs
-from flowinpaint.networks.colours import Colours
-from flowinpaint.networks.network import Network, by_pixel
+from flowinpaint.networks.network import PAIR, Colours, Network, by_pixel, extended, from_pairs, repeated, to_pairs
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 from flowinpaint.result import ProgressCallback
@@ -61,19 +58,18 @@ class WGAIN(Network):
         seed = check_seed(parameters.get("seed", 0))
         self.check(image, flow, mask)
         samples = torch.arange(len(flow), device=flow.device)
-        u = self.generate(image, flow, mask, noise_for(flow, Draws(samples, seed)))
+        u = self.generate(image, flow, mask, Draws(samples, seed).normal(tuple(flow.shape[1:])))
         return Filled(torch.where(mask > 0, flow, u.to(flow.dtype)), None)
 
     def generate(self, image: Tensor, flow: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
         """The generator's field (B, C, H, W), also at known pixels, for noise (B, C, H, W)."""
-        H, W = flow.shape[-2:]
         colours = self.colours(image)
         c = (mask > 0).to(colours.dtype)
         given = torch.where(c > 0, flow, 0).to(colours.dtype) / self.config.scale
         fields = (to_pairs(given), to_pairs((1 - c) * self.config.noise * noise.to(colours.dtype)))
         whole = (repeated(colours, flow.shape[1]), *fields, repeated(c, flow.shape[1]))
-        x = extend(torch.cat(whole, 1), *(-(-side // STRIDE) * STRIDE for side in (H, W)))
-        u: Tensor = self._network(by_pixel(x))
+        u: Tensor = self._network(by_pixel(extended(torch.cat(whole, 1), STRIDE)))
+        H, W = flow.shape[-2:]
         field: Tensor = from_pairs(u[..., :H, :W], flow.shape[1]) * self.config.scale
         return field
 
@@ -122,8 +118,3 @@ class Parallel(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, inputs, h, w) → (B, 4 n, h, w)."""
         return F.elu(torch.cat([part(x) for part in self.parts], 1))
-
-
-def noise_for(flow: Tensor, draws: Draws) -> Tensor:
-    """Standard normal noise of the shape of a field (B, C, H, W), a function of the sample numbers."""
-    return draws.normal((flow.shape[1], flow.shape[2], flow.shape[3]))

@@ -16,7 +16,7 @@ from flowinpaint.diffusion import pyramid
 from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.kernels import FSI, PYRAMID, kernels_for
 from flowinpaint.diffusion.pyramid import extend
-from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit import edge_weights
 from flowinpaint.neuroexplicit.backends.tiles import tiled_maps

@@ -15,7 +15,7 @@ from torch import Tensor
 from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels import fsi_gpu, pyramid_gpu
-from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.backends.tiles import tiled_maps
 from flowinpaint.neuroexplicit.config import LEVELS
