@@ -25,9 +25,9 @@ from torch import Tensor
 
 from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, data_term
-from flowinpaint.diffusion.pyramid import image_pyramid, push, refine
+from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
 from flowinpaint.errors import InputError
-from flowinpaint.methods.image_distance import image_distance
+from flowinpaint.methods.harmonic import image_distance
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COLOUR_RANGE = 255.0
@@ -83,11 +83,10 @@ def amle(
         raise InputError(f"epsilon must be a finite mean change above 0, got {epsilon}.")
     relax = _compiled()
     device, (image, f, c) = flow.device, (x.cpu().double() for x in (image, flow, mask))
-    H, W = f.shape[-2:]
     # Ties between neighbours matter in large holes, so undo the caller's float32 rounding of 8-bit colours.
     colours = image * COLOUR_RANGE
     colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
-    count = min(scales, 1 + math.ceil(math.log2(max(H, W))))
+    count = min(scales, levels_to_one_pixel(f))
     levels, images = push(data_term(f, c), count)[::-1], image_pyramid(colours, count)
     # Clamped, so that the maximum principle holds though the sweeps end early.
     known = f[0, :, c[0, 0] > 0]

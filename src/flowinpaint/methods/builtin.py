@@ -63,7 +63,7 @@ BUILTIN = {
         _steady(
             "laplace-beltrami",
             "harmonic on the image's surface: close in colour is close",
-            "flowinpaint.methods.laplace_beltrami:laplace_beltrami",
+            "flowinpaint.methods.harmonic:laplace_beltrami",
         ),
         _steady(
             "harmonic", "homogeneous diffusion: smooth, blind to the image", "flowinpaint.methods.harmonic:harmonic"
