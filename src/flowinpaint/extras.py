@@ -7,19 +7,11 @@ from importlib.util import find_spec
 from operator import attrgetter
 
 EXTRAS = {
-    "fast": ("numba", ("numba",)),
-    "peers": (
-        "opencv-contrib",
-        ("cv2:ximgproc.createEdgeAwareInterpolator", "cv2:ximgproc.createRICInterpolator"),
-    ),
-    "pd": ("diffusers", ("diffusers",)),
+    "fast": ("numba", "numba"),
+    "peers": ("opencv-contrib", "cv2:ximgproc.createRICInterpolator"),
+    "pd": ("diffusers", "diffusers"),
 }
 """By extra: the package it installs, and what can then be imported, as "module" or "module:attribute"."""
-
-
-def is_installed(extra: str) -> bool:
-    """Whether everything that an extra stands for can be imported."""
-    return all(map(_is_there, EXTRAS[extra][1]))
 
 
 def needs(extra: str) -> str:
@@ -27,8 +19,9 @@ def needs(extra: str) -> str:
     return f"needs {EXTRAS[extra][0]} (pip install 'flowinpaint[{extra}]')"
 
 
-def _is_there(target: str) -> bool:
-    module, _, attribute = target.partition(":")
+def is_installed(extra: str) -> bool:
+    """Whether what an extra stands for can be imported."""
+    module, _, attribute = EXTRAS[extra][1].partition(":")
     if find_spec(module) is None:
         return False
     try:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flowinpaint.checks import check_whole
 from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, data_term
 from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
@@ -77,7 +78,7 @@ def amle(
     reproduces the outputs published with the paper, and both are visible in large holes. On rough fields the sweeps may
     end in a cycle above epsilon and run to max_iterations.
     """
-    scales, max_iterations = _whole("scales", scales), _whole("max_iterations", max_iterations)
+    scales, max_iterations = check_whole("scales", scales, 1), check_whole("max_iterations", max_iterations, 1)
     offsets = neighbour_offsets(neighbourhood, ratio)
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon must be a finite mean change above 0, got {epsilon}.")
@@ -216,9 +217,3 @@ def _compiled() -> Relax:
 
     compiled: Relax = njit(cache=True, nogil=True)(_relax)
     return compiled
-
-
-def _whole(name: str, value: Any) -> int:
-    if not value >= 1 or value == math.inf or value % 1:
-        raise InputError(f"{name} must be an integer of at least 1, got {value}.")
-    return int(value)

@@ -45,7 +45,7 @@ def read_network(weights: Path, shipped: bool, device: torch.device) -> Network:
 def network_fill(method: Method, device: torch.device) -> Fill:
     """The fill function of a network on a device."""
     assert method.weights is not None
-    model = _network(method.weights, method.shipped, device)
+    model = _kept_network(method.weights.resolve(), method.shipped, _stamp(method.weights), device)
 
     @torch.inference_mode()
     def fill(
@@ -59,13 +59,12 @@ def network_fill(method: Method, device: torch.device) -> Fill:
     return fill
 
 
-def _network(weights: Path, shipped: bool, device: torch.device) -> Network:
-    """The network in a file, kept until the file changes."""
+def _stamp(weights: Path) -> tuple[int, ...]:
+    """What changes with a file; empty if there is none."""
     if not weights.is_file():
-        return read_network(weights, shipped, device)  # raises the error
+        return ()
     about = weights.stat()
-    stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size
-    return _kept_network(weights.resolve(), shipped, stamp, device)
+    return about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size
 
 
 @lru_cache(maxsize=MOST_KEPT_MODELS)
