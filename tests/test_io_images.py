@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import FileFormatError, InputError
-from flowinpaint.io.image_headers import MAX_PIXELS, check_image, image_kind, png_layout, size_fault
+from flowinpaint.io.image_headers import MAX_PIXELS, check_image_file, image_kind, png_layout, size_fault
 from flowinpaint.io.images import decode_image, encode_image
 
 PATH = Path("picture.any")
@@ -22,9 +22,9 @@ SIGNATURES = [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\
 
 
 def image_fault(data: bytes) -> str | None:
-    """The fault that `check_image` finds."""
+    """The fault that `check_image_file` finds."""
     try:
-        check_image(PATH, data)
+        check_image_file(PATH, data)
     except FileFormatError as error:
         return str(error).removeprefix("picture.any: ")
     return None
@@ -96,7 +96,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_pictures_pass_with_their_size(name: str) -> None:
-    assert check_image(PATH, WHOLE[name]) == (18, 13)
+    assert check_image_file(PATH, WHOLE[name]) == (18, 13)
     assert decode_image(PATH, WHOLE[name]).shape[:2] == (13, 18)
 
 
@@ -181,7 +181,7 @@ def test_bmp_from_the_top_and_of_the_oldest_kind() -> None:
     raster[0] = [1, 2, 3, 0]
     np.testing.assert_array_equal(decode_image(PATH, bmp(1, -2, raster.tobytes()))[0, 0], [3, 2, 1])
     core = b"BM" + struct.pack("<IHHI", 34, 0, 0, 26) + struct.pack("<IHHHH", 12, 1, 2, 1, 24) + bytes(8)
-    assert check_image(PATH, core) == (1, 2)
+    assert check_image_file(PATH, core) == (1, 2)
     assert (image_fault(core[:-1]) or "").startswith("truncated")
 
 
@@ -201,7 +201,7 @@ def test_jpeg_thumbnail_is_not_taken_for_the_picture() -> None:
     thumbnail = encoded(".jpg", PIXELS[:2, :3])
     exif = b"\xff\xe1" + struct.pack(">H", 2 + len(thumbnail)) + thumbnail
     data = WHOLE["jpeg"][:2] + exif + WHOLE["jpeg"][2:]
-    assert check_image(PATH, data) == (18, 13)
+    assert check_image_file(PATH, data) == (18, 13)
     assert "no end-of-image marker" in (image_fault(data[:-2]) or "")
     assert image_fault(data + b"appended by a camera") is None
 
@@ -256,7 +256,7 @@ def test_what_opencv_does_not_encode(suffix: str, pixels: npt.NDArray[np.uint8])
 @example(b"MM\0+", struct.pack(">HHQ", 8, 0, 2**64 - 1))
 def test_any_bytes_are_a_picture_or_a_fault(signature: bytes, data: bytes) -> None:
     if image_fault(signature + data) is None:
-        assert min(check_image(PATH, signature + data)) >= 1
+        assert min(check_image_file(PATH, signature + data)) >= 1
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())

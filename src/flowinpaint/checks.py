@@ -124,9 +124,7 @@ def check_device(device: object) -> torch.device:
         raise InputError(f'device must be "auto", "cpu", "cuda" or "cuda:0", got {device!r}')
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
-        raise InputError(
-            f"device must be cpu or one of the {count} CUDA devices that PyTorch sees, got {str(device)!r}"
-        )
+        raise InputError(f"device must be cpu or one of PyTorch's {count} CUDA devices, got {str(device)!r}")
     return chosen
 
 

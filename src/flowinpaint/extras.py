@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from operator import attrgetter
+from pkgutil import resolve_name
 
 EXTRAS = {
     "fast": ("numba", "numba"),
@@ -21,10 +20,10 @@ def needs(extra: str) -> str:
 
 def is_installed(extra: str) -> bool:
     """Whether what an extra stands for can be imported."""
-    module, _, attribute = EXTRAS[extra][1].partition(":")
-    if find_spec(module) is None:
-        return False
+    target = EXTRAS[extra][1]
+    if ":" not in target:  # not imported, which takes long
+        return find_spec(target) is not None
     try:
-        return not attribute or callable(attrgetter(attribute)(import_module(module)))
-    except AttributeError:
+        return callable(resolve_name(target))
+    except (ImportError, AttributeError):
         return False

@@ -97,7 +97,8 @@ def _read_flo(path: Path) -> Flow:
     check_file(path, size_fault(width, height, 12 + 8 * width * height, path.stat().st_size))
     # OpenCV takes fifty times as long.
     flow = np.fromfile(path, "<f4", 2 * width * height, offset=12).reshape(height, width, 2).astype(np.float32)
-    return np.where(np.abs(flow) <= _FLO_LIMIT, flow, np.nan)
+    np.copyto(flow, np.nan, where=np.abs(flow) > _FLO_LIMIT)  # in place: np.where takes four times as long
+    return flow
 
 
 def _flo_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:

@@ -40,7 +40,7 @@ def image_kind(data: bytes) -> str | None:
     return next((kind for kind, (signature, _) in _KINDS.items() if re.match(signature, data, re.DOTALL)), None)
 
 
-def check_image(path: Path, data: bytes) -> Size:
+def check_image_file(path: Path, data: bytes) -> Size:
     """Width and height of the image `data`; FileFormatError about `path` unless it is complete, as far as headers tell.
 
     Its size is checked before anything else.
@@ -62,21 +62,19 @@ def check_image(path: Path, data: bytes) -> Size:
     return width, height
 
 
-def size_fault(width: int, height: int, needed: int = 0, present: int = 0) -> str | None:
-    """The fault of a size in pixels whose file should have `needed` bytes and has `present`; of any file format."""
+def size_fault(width: int, height: int, needed: int = 0, present: int = 0, longer: bool = False) -> str | None:
+    """The fault of a size in pixels, of any file format, whose file needs `needed` bytes and has `present`.
+
+    longer: the format allows more bytes than it needs.
+    """
     if width < 1 or height < 1:
         return f"the header says {width}x{height}, an invalid size"
     if width * height > MAX_PIXELS:
         return f"the header says {width}x{height}, more than the limit of {MAX_PIXELS} pixels"
-    if needed == present:
+    if needed == present or (longer and needed < present):
         return None
     word = "truncated" if present < needed else "too long"
     return f"{word}: the header says {width}x{height} ({needed} bytes), the file has {present}"
-
-
-def _short_fault(width: int, height: int, needed: int, present: int) -> str | None:
-    """`size_fault` of a format whose files may be longer."""
-    return size_fault(width, height, needed, min(needed, present))
 
 
 def _packed_fault(packed: int, width: int, height: int, pixel_bytes: float = 1) -> str | None:
@@ -111,24 +109,18 @@ def _png(data: bytes) -> Findings:
     yield _packed_fault(packed, width, height, depth * _PNG_CHANNELS.get(colour, 1) / 8)
 
 
-def _jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Each marker and the position after it. Segments are skipped whole because they may hold thumbnails."""
-    position = 2
-    while match := _JPEG_MARKER.search(data, position):
-        marker, position = match[1][0], match.end()
-        yield marker, position
-        if marker == _JPEG_END:
-            return
-        position += int.from_bytes(data[position : position + 2], "big")
-
-
 def _jpeg(data: bytes) -> Findings:
-    segments = _jpeg_segments(data)
-    frame = next((position for marker, position in segments if marker in _JPEG_FRAMES), len(data))
+    places: dict[int, int] = {}  # of the first segment with each marker
+    position = 2
+    while _JPEG_END not in places and (match := _JPEG_MARKER.search(data, position)):
+        position = match.end()
+        places.setdefault(match[1][0], position)
+        position += int.from_bytes(data[position : position + 2], "big")  # to the next: it may hold a thumbnail
+    frame = next((place for marker, place in places.items() if marker in _JPEG_FRAMES), len(data))
     height, width = struct.unpack_from(">HH", data, frame + 3)
     yield width, height
     # Decoders fill missing data with grey. Bytes after the end marker are common and harmless.
-    endless = all(marker != _JPEG_END for marker, _ in segments)
+    endless = _JPEG_END not in places
     yield endless and f"truncated: the header says {width}x{height}, the file has no end-of-image marker"
     # A block of 64 pixels takes at least one bit, well within the limit for deflate.
     yield _packed_fault(len(data), width, height)
@@ -144,14 +136,13 @@ def _bmp(data: bytes) -> Findings:
     if packing in (1, 2):  # runs of at most 255 pixels in two bytes
         yield _packed_fault(len(data), width, height)
     else:
-        yield _short_fault(width, height, start + (width * depth + 31) // 32 * 4 * height, len(data))
+        yield size_fault(width, height, start + (width * depth + 31) // 32 * 4 * height, len(data), longer=True)
 
 
 def _tiff_tags(data: bytes) -> dict[str, tuple[int, ...]]:
     """The tags in _TIFF_TAGS of the first image."""
     order = "<" if data[:1] == b"I" else ">"
-    big = 43 in data[2:4]
-    word, count, width = ("Q", "Q", 8) if big else ("I", "H", 4)
+    word, count, width = ("Q", "Q", 8) if 43 in data[2:4] else ("I", "H", 4)
     (start,) = struct.unpack_from(order + word, data, width)
     (entries,) = struct.unpack_from(order + count, data, start)
     start, step = start + struct.calcsize(order + count), 4 + 2 * width
@@ -201,7 +192,7 @@ def _pnm(data: bytes) -> Findings:
     yield top not in (255, 65535) and f"the maximum value of a PNM must be 255 or 65535, got {top}"
     samples = width * height * (3 if digit in (3, 6) else 1)
     if digit < 4:
-        yield _short_fault(width, height, match.end() + samples, len(data))
+        yield size_fault(width, height, match.end() + samples, len(data), longer=True)
     else:
         raster = (width + 7) // 8 * height if digit == 4 else samples * (1 if top == 255 else 2)
         yield size_fault(width, height, match.end() + raster, len(data))
@@ -219,7 +210,7 @@ def _webp(data: bytes) -> Findings:
     else:
         return
     yield width, height
-    yield _short_fault(width, height, 8 + int.from_bytes(data[4:8], "little"), len(data))
+    yield size_fault(width, height, 8 + int.from_bytes(data[4:8], "little"), len(data), longer=True)
 
 
 _KINDS: dict[str, tuple[bytes, Callable[[bytes], Findings]]] = {

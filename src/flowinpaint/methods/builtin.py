@@ -9,7 +9,6 @@ from typing import Any
 from flowinpaint.methods.method import Method
 
 DEFAULT_METHOD = "neuroexplicit"
-_WEIGHTS = Path(__file__).parents[1] / "weights"
 
 
 def _method(name: str, summary: str, target: str, **about: Any) -> Method:
@@ -18,9 +17,11 @@ def _method(name: str, summary: str, target: str, **about: Any) -> Method:
 
 def _shipped(name: str, summary: str, config: str, **about: Any) -> Method:
     """A network whose weights are part of the package."""
-    return _method(name, summary, config, weights=_WEIGHTS / f"{name}.safetensors", shipped=True, **about)
+    weights = Path(__file__).parents[1] / "weights" / f"{name}.safetensors"
+    return _method(name, summary, config, weights=weights, shipped=True, **about)
 
 
+_baseline = partial(_shipped, baseline=True)
 _steady = partial(_method, double=True, takes_weights=True, warm_up="flowinpaint.diffusion.kernels:load_multigrid")
 _on_cpu = partial(_method, double=True, devices=("cpu",))
 _opencv = partial(_on_cpu, extra="peers", channels=2)
@@ -41,17 +42,13 @@ BUILTIN = {
             "neuroexplicit.config:PAPER_NETWORK",
             takes_weights=True,
         ),
-        _shipped(
+        _baseline(
             "flownets",
             "a U-Net from image and sparse field to the dense one, a baseline of the paper",
             "baselines.flownets.config:FlowNetSConfig",
-            baseline=True,
         ),
-        _shipped(
-            "wgain",
-            "a network trained with a critic, a baseline of the paper",
-            "baselines.wgain.config:WGAINConfig",
-            baseline=True,
+        _baseline(
+            "wgain", "a network trained with a critic, a baseline of the paper", "baselines.wgain.config:WGAINConfig"
         ),
         _method(
             "pd",

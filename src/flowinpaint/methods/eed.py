@@ -23,7 +23,7 @@ from flowinpaint.result import Progress, ProgressCallback, Solution
 
 TUNED_LAMBDA = 1e-4
 TUNED_ALPHA = {0.01: 0.42, 0.05: 0.3, 0.10: 0.1}
-"""α by mask density. Both are the results of the paper's grid search (its Table 6)."""
+"""α by mask density, in ascending order. Both are the results of the paper's grid search (its Table 6)."""
 
 MAX_ITERATIONS = {"multigrid": 1000, "fsi": 100_000}
 """By solver: an iteration of one costs about a hundred times that of the other."""
@@ -33,8 +33,7 @@ COARSEST_SIDE = 4
 
 def tuned_alpha(density: float) -> float:
     """α for a share of known pixels: linear in the log density between the tuned values, constant beyond."""
-    tuned = sorted(TUNED_ALPHA.items())
-    return float(np.interp(math.log(density), [math.log(d) for d, _ in tuned], [alpha for _, alpha in tuned]))
+    return float(np.interp(math.log(density), [math.log(d) for d in TUNED_ALPHA], list(TUNED_ALPHA.values())))
 
 
 def eed(

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from numbers import Real
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from flowinpaint.errors import InputError
@@ -76,8 +76,6 @@ class Method:
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """The parameters a user may set by keyword, with their defaults."""
-        if self.problem:
-            return {}
         if self.config is not None:
             return dict(self.config.parameters)
         keywords = inspect.signature(self._implementation).parameters.values()
@@ -113,9 +111,8 @@ class Method:
     def check_parameters(self, given: Mapping[str, Any]) -> None:
         """Raise InputError unless every given parameter exists, and is a number or a string like its default."""
         if unknown := sorted(given.keys() - self.parameters.keys()):
-            raise InputError(
-                f"{unknown[0]} must be a parameter of {self.name!r}, which has {', '.join(self.parameters) or 'none'}."
-            )
+            known = ", ".join(self.parameters) or "none"
+            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}.")
         for name, value in given.items():
             default = self.parameters[name]
             kind, wanted = next((k for k in _KINDS if isinstance(default, k[0])), _KINDS[-1])
@@ -134,7 +131,7 @@ class Method:
 
             return network_fill(self, device)
         if self.warm_up:
-            _imported(self.warm_up)(device)
+            resolve_name(self.warm_up)(device)
         return self._run
 
     def fill(
@@ -167,26 +164,19 @@ class Method:
         solution: Solution = self._implementation(*tensors, **keywords)
         if getattr(solution, "u", None) is None or not hasattr(solution, "status"):
             raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}.")
-        u, error = solution.u, solution.expected_error
-        if u.shape != flow.shape:
-            raise InputError(
-                f"method {self.name!r} must return a field of shape {tuple(flow.shape)}, got {tuple(u.shape)}."
-            )
+        error, wanted, found = solution.expected_error, tuple(flow.shape), tuple(solution.u.shape)
+        if found != wanted:
+            raise InputError(f"method {self.name!r} must return a field of shape {wanted}, got {found}.")
         if self.gives_error and error is None:
             raise InputError(f"method {self.name!r} must return the expected error that it declares, got None.")
-        return replace(solution, u=u.to(flow.device), expected_error=None if error is None else error.to(flow.device))
+        error = None if error is None else error.to(flow.device)
+        return replace(solution, u=solution.u.to(flow.device), expected_error=error)
 
     @cached_property
     def _implementation(self) -> Any:
         if not isinstance(self.implementation, str):
             return self.implementation
         try:
-            return _imported(self.implementation)
-        except (ImportError, AttributeError) as error:
+            return resolve_name(self.implementation)
+        except (ImportError, AttributeError, ValueError) as error:
             raise InputError(f"method {self.name!r} cannot be loaded from {self.implementation}: {error}.") from error
-
-
-def _imported(target: str) -> Any:
-    """The object that "module:name" stands for."""
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)

@@ -45,7 +45,7 @@ def read_network(weights: Path, shipped: bool, device: torch.device) -> Network:
 def network_fill(method: Method, device: torch.device) -> Fill:
     """The fill function of a network on a device."""
     assert method.weights is not None
-    model = _kept_network(method.weights.resolve(), method.shipped, _stamp(method.weights), device)
+    model = _network(method.weights, method.shipped, device)
 
     @torch.inference_mode()
     def fill(
@@ -59,12 +59,13 @@ def network_fill(method: Method, device: torch.device) -> Fill:
     return fill
 
 
-def _stamp(weights: Path) -> tuple[int, ...]:
-    """What changes with a file; empty if there is none."""
+def _network(weights: Path, shipped: bool, device: torch.device) -> Network:
+    """The network in a file, kept until the file changes."""
     if not weights.is_file():
-        return ()
+        return read_network(weights, shipped, device)  # raises the error
     about = weights.stat()
-    return about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size
+    stamp = about.st_mtime_ns, about.st_ctime_ns, about.st_ino, about.st_size
+    return _kept_network(weights.resolve(), shipped, stamp, device)
 
 
 @lru_cache(maxsize=MOST_KEPT_MODELS)

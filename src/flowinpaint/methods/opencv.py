@@ -32,7 +32,6 @@ SMALLEST_SIDE = 8
 MATCHES_PER_NEIGHBOUR = 5
 """RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
 
-Image = npt.NDArray[np.uint8]
 Points = npt.NDArray[np.float32]
 
 
@@ -106,7 +105,7 @@ def _contrib() -> Any:
     return getattr(cv2, "ximgproc")  # noqa: B009, the type stubs of plain OpenCV lack it
 
 
-def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[Image, Points, Points]:
+def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[npt.NDArray[np.uint8], Points, Points]:
     """The 8-bit image (H, W, 3), the known pixels (N, 2) as x, y, and their vectors (N, 2)."""
     _, C, H, W = flow.shape
     if C != 2:

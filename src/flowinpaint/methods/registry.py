@@ -62,14 +62,14 @@ def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
 
     Raises an InputError about `argument` if there is no such method or it cannot be used here.
     """
-    if not isinstance(name_or_path, str | Path):
-        raise InputError(
-            f"{argument} must be a name or the path of a {WEIGHTS_SUFFIX} file, got {type(name_or_path).__name__}."
-        )
-    if isinstance(name_or_path, Path) or name_or_path.endswith(WEIGHTS_SUFFIX):
+    is_path = isinstance(name_or_path, Path) or str(name_or_path).endswith(WEIGHTS_SUFFIX)
+    if is_path:
         from flowinpaint.methods.neural import file_method
 
         return file_method(Path(name_or_path), str(name_or_path))
+    if not isinstance(name_or_path, str):
+        kind = type(name_or_path).__name__
+        raise InputError(f"{argument} must be a name or the path of a {WEIGHTS_SUFFIX} file, got {kind}.")
     found = find_method(name_or_path)
     if found is None:
         names = [*METHODS, *_plugins()]
