@@ -13,12 +13,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import FileFormatError, InputError
-from flowinpaint.io.image_headers import MAX_PIXELS, image_fault, image_kind, image_size, png_layout, size_fault
+from flowinpaint.io.image_headers import MAX_PIXELS, check_image_file, image_kind, png_layout, size_fault
 from flowinpaint.io.images import decode_image, encode_image
 
 PATH = Path("picture.any")
 PIXELS = np.random.default_rng(0).integers(0, 256, (13, 18, 3), np.uint8)
 SIGNATURES = [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM", b"II*\0", b"MM\0+", b"P6\n", b"RIFF0000WEBP"]
+
+
+def image_fault(data: bytes) -> str | None:
+    """The fault that `check_image_file` finds."""
+    try:
+        check_image_file(PATH, data)
+    except FileFormatError as error:
+        return str(error).removeprefix("picture.any: ")
+    return None
 
 
 def chunk(name: bytes, data: bytes) -> bytes:
@@ -87,8 +96,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_pictures_pass_with_their_size(name: str) -> None:
-    assert image_size(WHOLE[name]) == (18, 13)
-    assert image_fault(WHOLE[name]) is None
+    assert check_image_file(PATH, WHOLE[name]) == (18, 13)
     assert decode_image(PATH, WHOLE[name]).shape[:2] == (13, 18)
 
 
@@ -118,7 +126,6 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_claim_of_a_billion_pixels_is_refused_at_once(name: str) -> None:
-    assert image_size(FORGED[name]) == (40000, 25000)
     memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
     with pytest.raises(FileFormatError, match=r"picture\.any: the header says 40000x25000, more than"):
         decode_image(PATH, FORGED[name])
@@ -166,7 +173,6 @@ def test_size_fault() -> None:
 @pytest.mark.parametrize("data", [b"", b"x", b"GIF89a", b"#?RADIANCE\n", b"Pf\n1 1\n-1\n", b"P8 1 1\n"])
 def test_unknown_kinds(data: bytes) -> None:
     assert image_kind(data) is None
-    assert image_size(data) is None
     assert "supported are PNG, JPEG, BMP, TIFF, PNM, WebP" in (image_fault(data) or "")
 
 
@@ -175,8 +181,7 @@ def test_bmp_from_the_top_and_of_the_oldest_kind() -> None:
     raster[0] = [1, 2, 3, 0]
     np.testing.assert_array_equal(decode_image(PATH, bmp(1, -2, raster.tobytes()))[0, 0], [3, 2, 1])
     core = b"BM" + struct.pack("<IHHI", 34, 0, 0, 26) + struct.pack("<IHHHH", 12, 1, 2, 1, 24) + bytes(8)
-    assert image_size(core) == (1, 2)
-    assert image_fault(core) is None
+    assert check_image_file(PATH, core) == (1, 2)
     assert (image_fault(core[:-1]) or "").startswith("truncated")
 
 
@@ -196,8 +201,7 @@ def test_jpeg_thumbnail_is_not_taken_for_the_picture() -> None:
     thumbnail = encoded(".jpg", PIXELS[:2, :3])
     exif = b"\xff\xe1" + struct.pack(">H", 2 + len(thumbnail)) + thumbnail
     data = WHOLE["jpeg"][:2] + exif + WHOLE["jpeg"][2:]
-    assert image_size(data) == (18, 13)
-    assert image_fault(data) is None
+    assert check_image_file(PATH, data) == (18, 13)
     assert "no end-of-image marker" in (image_fault(data[:-2]) or "")
     assert image_fault(data + b"appended by a camera") is None
 
@@ -252,7 +256,7 @@ def test_what_opencv_does_not_encode(suffix: str, pixels: npt.NDArray[np.uint8])
 @example(b"MM\0+", struct.pack(">HHQ", 8, 0, 2**64 - 1))
 def test_any_bytes_are_a_picture_or_a_fault(signature: bytes, data: bytes) -> None:
     if image_fault(signature + data) is None:
-        assert image_size(signature + data) is not None
+        assert min(check_image_file(PATH, signature + data)) >= 1
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())

@@ -22,7 +22,7 @@ def test_the_coarse_to_fine_loop_is_written_once() -> None:
     assert {p.stem for p in callers} == {
         "amle",
         "coarse_to_fine",
-        "linear_solvers",
+        "eed",
         "method",
         "pyramid",
         "pyramid_cpu",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Callable
 from enum import Enum
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from flowinpaint.errors import InputError
+from flowinpaint.io.flow import in_every_channel
 
 Range = tuple[float, float]
 Counts = tuple[int, int]
@@ -43,12 +43,9 @@ def check_mask(mask: object, flow: npt.NDArray[np.floating[Any]]) -> npt.NDArray
     """
     size = flow.shape[:2]
     with np.errstate(over="ignore"):
-        finite = np.isfinite(flow[..., 0].astype(np.float32, copy=False))
-        for k in range(1, flow.shape[2]):  # all(axis=2) is many times slower
-            finite &= np.isfinite(flow[..., k].astype(np.float32, copy=False))
-    if mask is None:
-        known = finite
-    else:
+        finite = in_every_channel(np.isfinite(flow.astype(np.float32, copy=False)))
+    known = finite
+    if mask is not None:
         if not isinstance(mask, np.ndarray):
             raise InputError(f"mask must be a numpy bool array (H, W), got {type(mask).__name__}")
         if mask.shape != size:
@@ -57,10 +54,8 @@ def check_mask(mask: object, flow: npt.NDArray[np.floating[Any]]) -> npt.NDArray
             raise InputError(f"mask must be bool, True where known, got {mask.dtype}; pass mask > 0")
         known = mask
     if not known.any():
-        what = (
-            "flow must have at least one finite vector" if mask is None else "mask must have at least one known pixel"
-        )
-        raise InputError(f"{what}, got none")
+        name, what = ("flow", "finite vector") if mask is None else ("mask", "known pixel")
+        raise InputError(f"{name} must have at least one {what}, got none")
     if (bad := known & ~finite).any():
         row, column = np.argwhere(bad)[0]
         raise InputError(
@@ -129,56 +124,48 @@ def check_device(device: object) -> torch.device:
         raise InputError(f'device must be "auto", "cpu", "cuda" or "cuda:0", got {device!r}')
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
-        raise InputError(
-            f"device must be cpu or one of the {count} CUDA devices that PyTorch sees, got {str(device)!r}"
-        )
+        raise InputError(f"device must be cpu or one of PyTorch's {count} CUDA devices, got {str(device)!r}")
     return chosen
 
 
 class Limit(Enum):
-    """The rule for a number, worded for error messages."""
+    """The rule for a finite number: its words in error messages, and its test."""
 
-    ANY = "a finite number"
-    WEIGHT = "a finite number of at least 0"
-    SHARE = "a number above 0 and at most 1"
-    PART = "a number of at least 0 and below 1"
-    CHANCE = "a number from 0 to 1"
-    POSITIVE = "a finite number above 0"
-    LENGTH = "a finite number of at least 1"
-    COUNT = "an integer from 1 to 10000"
-    WHOLE = "an integer from 0 to 10000"
+    ANY = "a finite number", lambda x: True
+    WEIGHT = "a finite number of at least 0", lambda x: x >= 0
+    SHARE = "a number above 0 and at most 1", lambda x: 0 < x <= 1
+    PART = "a number of at least 0 and below 1", lambda x: 0 <= x < 1
+    CHANCE = "a number from 0 to 1", lambda x: 0 <= x <= 1
+    POSITIVE = "a finite number above 0", lambda x: x > 0
+    LENGTH = "a finite number of at least 1", lambda x: x >= 1
+    COUNT = "an integer from 1 to 10000", lambda x: 1 <= x <= 10_000 and x == int(x)
+    WHOLE = "an integer from 0 to 10000", lambda x: 0 <= x <= 10_000 and x == int(x)
 
 
-_RULES: dict[Limit, Callable[[float], bool]] = {
-    Limit.ANY: lambda x: True,
-    Limit.WEIGHT: lambda x: x >= 0,
-    Limit.SHARE: lambda x: 0 < x <= 1,
-    Limit.PART: lambda x: 0 <= x < 1,
-    Limit.CHANCE: lambda x: 0 <= x <= 1,
-    Limit.POSITIVE: lambda x: x > 0,
-    Limit.LENGTH: lambda x: x >= 1,
-    Limit.COUNT: lambda x: 1 <= x <= 10_000 and x == int(x),
-    Limit.WHOLE: lambda x: 0 <= x <= 10_000 and x == int(x),
-}
+def check_whole(name: str, value: float, least: int) -> int:
+    """The value as int; InputError unless it is an integer of at least `least`."""
+    if not least <= value < math.inf or value % 1:
+        raise InputError(f"{name} must be an integer of at least {least}, got {value}.")
+    return int(value)
 
 
 def check_number(name: str, value: object, limit: Limit) -> None:
     """Raise InputError unless the value is a finite number within the limit."""
     if not _passes(value, limit):
-        raise InputError(f"{name} must be {limit.value}, got {value!r}")
+        raise InputError(f"{name} must be {limit.value[0]}, got {value!r}")
 
 
 def check_range(name: str, value: object, limit: Limit) -> None:
     """Raise InputError unless the value is a pair low <= high of finite numbers within the limit."""
     fits = isinstance(value, tuple) and len(value) == 2 and all(_passes(x, limit) for x in value)
     if not fits or value[0] > value[1]:  # type: ignore[index]
-        raise InputError(f"{name} must be a pair low <= high, each {limit.value}, got {value!r}")
+        raise InputError(f"{name} must be a pair low <= high, each {limit.value[0]}, got {value!r}")
 
 
 def _passes(value: object, limit: Limit) -> bool:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
-    return math.isfinite(value) and _RULES[limit](float(value))
+    return math.isfinite(value) and limit.value[1](float(value))
 
 
 def check_fields(config: Any) -> None:

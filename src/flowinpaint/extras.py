@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from operator import attrgetter
+from pkgutil import resolve_name
 
 EXTRAS = {
-    "fast": ("numba", ("numba",)),
-    "peers": (
-        "opencv-contrib",
-        ("cv2:ximgproc.createEdgeAwareInterpolator", "cv2:ximgproc.createRICInterpolator"),
-    ),
-    "pd": ("diffusers", ("diffusers",)),
+    "fast": ("numba", "numba"),
+    "peers": ("opencv-contrib", "cv2:ximgproc.createRICInterpolator"),
+    "pd": ("diffusers", "diffusers"),
 }
 """By extra: the package it installs, and what can then be imported, as "module" or "module:attribute"."""
-
-
-def is_installed(extra: str) -> bool:
-    """Whether everything that an extra stands for can be imported."""
-    return all(map(_is_there, EXTRAS[extra][1]))
 
 
 def needs(extra: str) -> str:
@@ -27,11 +18,12 @@ def needs(extra: str) -> str:
     return f"needs {EXTRAS[extra][0]} (pip install 'flowinpaint[{extra}]')"
 
 
-def _is_there(target: str) -> bool:
-    module, _, attribute = target.partition(":")
-    if find_spec(module) is None:
-        return False
+def is_installed(extra: str) -> bool:
+    """Whether what an extra stands for can be imported."""
+    target = EXTRAS[extra][1]
+    if ":" not in target:  # not imported, which takes long
+        return find_spec(target) is not None
     try:
-        return not attribute or callable(attrgetter(attribute)(import_module(module)))
-    except AttributeError:
+        return callable(resolve_name(target))
+    except (ImportError, AttributeError):
         return False

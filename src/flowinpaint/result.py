@@ -58,8 +58,7 @@ class Solution:
 
     def warn_unless_converged(self, name: str, stacklevel: int) -> None:
         """Warn, in the name of method `name`, if an iteration ended before its tolerance."""
-        if self.status in ("max_iterations", "stagnated"):
-            how = "stopped" if self.status == "max_iterations" else "got no further"
+        if how := {"max_iterations": "stopped", "stagnated": "got no further"}.get(self.status):
             warnings.warn(
                 f"{name} {how} after {self.iterations} iterations at a residual of {self.residual:.1e}, "
                 "before its tolerance.",

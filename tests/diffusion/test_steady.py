@@ -16,7 +16,7 @@ from flowinpaint.diffusion.steady import solve_steady, steady_state
 from flowinpaint.diffusion.stencil import cell_delta, divergence, edge_weights, stable_beta, time_step_bound
 from flowinpaint.diffusion.tensor import edge_enhancing_tensor
 from flowinpaint.errors import InputError
-from flowinpaint.methods.laplace_beltrami import distance_weights
+from flowinpaint.methods.harmonic import distance_weights
 from helpers import dense_matrix, generator, random_graph, sintel
 
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.files import StrPath, atomic_path, existing_file
-from flowinpaint.io.image_headers import image_fault, image_size
+from flowinpaint.io.image_headers import check_image_file
 from flowinpaint.io.images import decode_image
 
 SIZES = 3
@@ -288,10 +288,7 @@ def _slices(data: Bytes, row: list[int]) -> PackedPicture:
 def _header_shape(path: Path, kind: str, number: int, packed: PackedPicture) -> Shape:
     """The height and width in the headers of a packed picture."""
     name = _name(path, kind, number)
-    sizes = set()
-    for part in packed[:1] if kind == "materials" else packed:
-        check_file(name, image_fault(part))
-        sizes.add(image_size(part) or (0, 0))
+    sizes = {check_image_file(name, part) for part in (packed[:1] if kind == "materials" else packed)}
     check_file(name, len(sizes) > 1 and "its colour and extra differ in size")
     width, height = sizes.pop()
     check_file(name, side_fault(height, width))

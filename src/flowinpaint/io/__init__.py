@@ -2,14 +2,7 @@
 
 from flowinpaint.io.files import StrPath, atomic_path, check_folder_writable, make_folder
 from flowinpaint.io.flow import FLOW_SUFFIXES, check_flow_writable, clip_to_format, read_flow, write_flow
-from flowinpaint.io.images import (
-    IMAGE_SUFFIXES,
-    check_image_writable,
-    read_image,
-    read_mask,
-    write_image,
-    write_mask,
-)
+from flowinpaint.io.images import IMAGE_SUFFIXES, check_image_writable, read_image, read_mask, write_image, write_mask
 
 __all__ = [
     "FLOW_SUFFIXES",

@@ -22,14 +22,8 @@ Mask = npt.NDArray[np.bool_]
 _ZIP_END = b"PK\x05\x06"
 
 
-def read_npy(path: Path) -> tuple[Flow, Mask]:
-    """Read a .npy as a field (H, W, C), valid everywhere."""
-    flow = open_npy(path, "f")
-    return flow, np.ones(flow.shape[:2], np.bool_)
-
-
-def read_npz(path: Path) -> tuple[Flow, Mask]:
-    """Read `flow` (H, W, C) and, if present, `valid` (H, W) from a .npz; a single array of any name is the flow."""
+def read_npz(path: Path) -> Flow:
+    """Read `flow` (H, W, C), NaN where `valid` (H, W), if present, is 0; a single array of any name is the flow."""
     data = path.read_bytes()
     with _decoding(path), zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -38,11 +32,11 @@ def read_npz(path: Path) -> tuple[Flow, Mask]:
         name = next(iter(names)) if len(names) == 1 else "flow"
         check_file(path, name not in names and f"none of its {len(names)} arrays is named flow")
         flow = _load_member(path, archive, names[name], "f", len(data))
-        if name != "flow" or "valid" not in names:
-            return flow, np.ones(flow.shape[:2], np.bool_)
-        valid = _load_member(path, archive, names["valid"], "biu", len(data)) != 0
-    check_file(path, valid.shape != flow.shape[:2] and f"valid must have shape {flow.shape[:2]}, got {valid.shape}")
-    return flow, valid
+        if name == "flow" and "valid" in names:
+            valid, size = _load_member(path, archive, names["valid"], "biu", len(data)), flow.shape[:2]
+            check_file(path, valid.shape != size and f"valid must have shape {size}, got {valid.shape}")
+            flow[valid == 0] = np.nan
+    return flow
 
 
 def array_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:

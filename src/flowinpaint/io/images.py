@@ -1,7 +1,6 @@
 """Images and masks in PNG, JPEG, BMP, TIFF, PNM and WebP files."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Mask, open_npy
 from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
-from flowinpaint.io.image_headers import image_fault, image_kind, png_layout
+from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
@@ -70,27 +69,20 @@ def write_mask(path: StrPath, mask: Mask) -> None:
 
 def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
     """Decode the bytes of `path` to pixels (H, W) or (H, W, 3) RGB of the stored type, without alpha."""
-    fault, pixels = image_fault(data), None
-    if fault is None:
-        with suppress(cv2.error), _quiet_opencv():
+    check_image_file(path, data)
+    level, pixels = cv2.utils.logging.getLogLevel(), None
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # our error names the file
+    try:
+        with suppress(cv2.error):
             pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    finally:
+        cv2.utils.logging.setLogLevel(level)
     if pixels is None:
-        raise FileFormatError(f"{path}: {fault or f'damaged: OpenCV cannot decode this {image_kind(data)}'}")
+        raise FileFormatError(f"{path}: damaged: OpenCV cannot decode this {image_kind(data)}")
     if pixels.ndim == 3:
         grey = image_kind(data) == "PNG" and png_layout(data)[1] == 4
         pixels = pixels[..., 0] if grey else pixels[..., 2::-1]
     return np.ascontiguousarray(pixels)
-
-
-@contextmanager
-def _quiet_opencv() -> Iterator[None]:
-    """Silence OpenCV's own messages about damaged files; our error names the file."""
-    level = cv2.utils.logging.getLogLevel()
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    try:
-        yield
-    finally:
-        cv2.utils.logging.setLogLevel(level)
 
 
 def encode_image(path: Path, pixels: npt.NDArray[Any]) -> bytes:

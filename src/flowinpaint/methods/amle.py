@@ -23,11 +23,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from flowinpaint.checks import check_whole
 from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, data_term
-from flowinpaint.diffusion.pyramid import image_pyramid, push, refine
+from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
 from flowinpaint.errors import InputError
-from flowinpaint.methods.image_distance import image_distance
+from flowinpaint.methods.harmonic import image_distance
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COLOUR_RANGE = 255.0
@@ -36,7 +37,6 @@ SWEEPS_AT_ONCE = 20
 """Sweeps between two reports of progress."""
 
 Offsets = list[tuple[int, int]]
-Relax = Callable[..., tuple[int, float]]
 
 
 class Graph(NamedTuple):
@@ -77,42 +77,37 @@ def amle(
     reproduces the outputs published with the paper, and both are visible in large holes. On rough fields the sweeps may
     end in a cycle above epsilon and run to max_iterations.
     """
-    scales, max_iterations = _whole("scales", scales), _whole("max_iterations", max_iterations)
+    scales, max_iterations = check_whole("scales", scales, 1), check_whole("max_iterations", max_iterations, 1)
     offsets = neighbour_offsets(neighbourhood, ratio)
     if not 0 < epsilon < math.inf:
         raise InputError(f"epsilon must be a finite mean change above 0, got {epsilon}.")
-    relax = _compiled()
     device, (image, f, c) = flow.device, (x.cpu().double() for x in (image, flow, mask))
-    H, W = f.shape[-2:]
     # Ties between neighbours matter in large holes, so undo the caller's float32 rounding of 8-bit colours.
     colours = image * COLOUR_RANGE
     colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
-    count = min(scales, 1 + math.ceil(math.log2(max(H, W))))
+    count = min(scales, levels_to_one_pixel(f))
     levels, images = push(data_term(f, c), count)[::-1], image_pyramid(colours, count)
     # Clamped, so that the maximum principle holds though the sweeps end early.
     known = f[0, :, c[0, 0] > 0]
     start = torch.zeros_like(known[:, 0]).clamp(known.amin(1), known.amax(1))
     start = torch.where(levels[0].known, levels[0].f, start[None, :, None, None])
-    iterations, residual, too_large = 0, 0.0, 0.0
+    sweeps, changes = list[int](), list[float]()
 
     def solve(k: int, level: DataTerm, u: Tensor) -> Tensor:
-        nonlocal iterations, residual, too_large
-        done = iterations
-
-        def report(sweeps: int, change: float) -> None:
+        def report(further: int, change: float) -> None:
             if progress:
-                progress(Progress(k + 1, count, done + sweeps, change))
+                progress(Progress(k + 1, count, sum(sweeps) + further, change))
 
         graph = build_graph(images[k][0], level.known[0, 0], offsets, lam, distance)
-        filled, sweeps, residual = _solve_level(u[0], graph, offsets, epsilon, max_iterations, relax, report)
-        iterations += sweeps
-        if not residual < epsilon:
-            too_large = max(too_large, residual)
+        filled, further, change = _solve_level(u[0], graph, offsets, epsilon, max_iterations, report)
+        sweeps.append(further)
+        changes.append(change)
         return torch.where(level.known, level.f, filled)
 
     u = coarse_to_fine(levels, start, refine, solve)
+    too_large = max([0.0, *(change for change in changes if not change < epsilon)])
     status: Status = "max_iterations" if too_large else "converged"
-    return Solution(u.to(device), iterations, too_large or residual, status)
+    return Solution(u.to(device), sum(sweeps), too_large or changes[-1], status)
 
 
 def neighbour_offsets(neighbourhood: int, ratio: int) -> Offsets:
@@ -146,16 +141,10 @@ def build_graph(image: Tensor, known: Tensor, offsets: Offsets, lam: float, dist
 
 
 def _solve_level(
-    u: Tensor,
-    graph: Graph,
-    offsets: Offsets,
-    epsilon: float,
-    max_iterations: int,
-    relax: Relax,
-    report: Callable[[int, float], None],
+    u: Tensor, graph: Graph, offsets: Offsets, epsilon: float, max_iterations: int, report: Callable[[int, float], None]
 ) -> tuple[Tensor, int, float]:
     """Sweep u (C, H, W) until every channel is done; the field (1, C, H, W), sweeps and change of the worst channel."""
-    margin = max(i for i, _ in offsets)
+    relax, margin = _compiled(), max(i for i, _ in offsets)
     H, W = u.shape[-2:]
     # Half the memory traffic of float64, and the result becomes float32 anyway.
     fields = F.pad(u, (margin, margin, margin, margin)).float().numpy()
@@ -211,15 +200,8 @@ def _relax(
 
 
 @cache
-def _compiled() -> Relax:
+def _compiled() -> Any:
     """`_relax` as machine code that leaves other threads running; imported here because numba is an extra."""
     from numba import njit
 
-    compiled: Relax = njit(cache=True, nogil=True)(_relax)
-    return compiled
-
-
-def _whole(name: str, value: Any) -> int:
-    if not value >= 1 or value == math.inf or value % 1:
-        raise InputError(f"{name} must be an integer of at least 1, got {value}.")
-    return int(value)
+    return njit(cache=True, nogil=True)(_relax)

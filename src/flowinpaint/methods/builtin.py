@@ -9,18 +9,21 @@ from typing import Any
 from flowinpaint.methods.method import Method
 
 DEFAULT_METHOD = "neuroexplicit"
-_WEIGHTS = Path(__file__).parents[1] / "weights"
+
+
+def _method(name: str, summary: str, target: str, **about: Any) -> Method:
+    return Method(name, summary, f"flowinpaint.{target}", **about)
 
 
 def _shipped(name: str, summary: str, config: str, **about: Any) -> Method:
     """A network whose weights are part of the package."""
-    return Method(
-        name, summary, f"flowinpaint.{config}", weights=_WEIGHTS / f"{name}.safetensors", shipped=True, **about
-    )
+    weights = Path(__file__).parents[1] / "weights" / f"{name}.safetensors"
+    return _method(name, summary, config, weights=weights, shipped=True, **about)
 
 
-_steady = partial(Method, double=True, takes_weights=True, warm_up="flowinpaint.diffusion.kernels:load_multigrid")
-_on_cpu = partial(Method, double=True, devices=("cpu",))
+_baseline = partial(_shipped, baseline=True)
+_steady = partial(_method, double=True, takes_weights=True, warm_up="flowinpaint.diffusion.kernels:load_multigrid")
+_on_cpu = partial(_method, double=True, devices=("cpu",))
 _opencv = partial(_on_cpu, extra="peers", channels=2)
 
 BUILTIN = {
@@ -39,46 +42,35 @@ BUILTIN = {
             "neuroexplicit.config:PAPER_NETWORK",
             takes_weights=True,
         ),
-        _shipped(
+        _baseline(
             "flownets",
             "a U-Net from image and sparse field to the dense one, a baseline of the paper",
             "baselines.flownets.config:FlowNetSConfig",
-            baseline=True,
         ),
-        _shipped(
-            "wgain",
-            "a network trained with a critic, a baseline of the paper",
-            "baselines.wgain.config:WGAINConfig",
-            baseline=True,
+        _baseline(
+            "wgain", "a network trained with a critic, a baseline of the paper", "baselines.wgain.config:WGAINConfig"
         ),
-        Method(
+        _method(
             "pd",
             "probabilistic diffusion, a baseline of the paper",
-            "flowinpaint.baselines.pd.config:PDConfig",
+            "baselines.pd.config:PDConfig",
             extra="pd",
             trained_by="pd",
             baseline=True,
         ),
-        _steady("eed", "edge-enhancing diffusion: flow edges follow image edges", "flowinpaint.methods.eed:eed"),
+        _steady("eed", "edge-enhancing diffusion: flow edges follow image edges", "methods.eed:eed"),
         _steady(
             "laplace-beltrami",
             "harmonic on the image's surface: close in colour is close",
-            "flowinpaint.methods.laplace_beltrami:laplace_beltrami",
+            "methods.harmonic:laplace_beltrami",
         ),
-        _steady(
-            "harmonic", "homogeneous diffusion: smooth, blind to the image", "flowinpaint.methods.harmonic:harmonic"
-        ),
-        _on_cpu("nearest", "the nearest known vector", "flowinpaint.methods.nearest:nearest"),
+        _steady("harmonic", "homogeneous diffusion: smooth, blind to the image", "methods.harmonic:harmonic"),
+        _on_cpu("nearest", "the nearest known vector", "methods.nearest:nearest"),
         _on_cpu(
-            "amle",
-            "the smallest possible steepest slope, in the image's metric",
-            "flowinpaint.methods.amle:amle",
-            extra="fast",
+            "amle", "the smallest possible steepest slope, in the image's metric", "methods.amle:amle", extra="fast"
         ),
-        _opencv(
-            "opencv-edgeaware", "OpenCV: affine motion of near matches", "flowinpaint.methods.opencv:opencv_edgeaware"
-        ),
-        _opencv("opencv-ric", "OpenCV: robust affine motion per superpixel", "flowinpaint.methods.opencv:opencv_ric"),
+        _opencv("opencv-edgeaware", "OpenCV: affine motion of near matches", "methods.opencv:opencv_edgeaware"),
+        _opencv("opencv-ric", "OpenCV: robust affine motion per superpixel", "methods.opencv:opencv_ric"),
     )
 }
 """By name, in the order of `fi.methods()`."""

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from numbers import Real
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from flowinpaint.errors import InputError
@@ -46,7 +46,7 @@ class Method:
     shipped: the weights are part of the package, and are compared with their checksum before use.
     extra: the extra of the package that it needs.
     trained_by: the network of `flowinpaint reproduce` that makes the weights, which are not part of the package.
-    warm_up: called with the device before a fill, for example to compile; "module:name" like `implementation`.
+    warm_up: "module:name" of a function that is called with the device before a fill, for example to compile.
     double: the fill function gets float64. Rounding to float32 keeps the residual of a steady-state solver at about
         2e-6, above its tolerance.
     devices: the device types it computes on. Tensors elsewhere are copied to the first of them, and the result back.
@@ -64,7 +64,7 @@ class Method:
     shipped: bool = False
     extra: str = ""
     trained_by: str = ""
-    warm_up: str | Callable[[torch.device], object] | None = None
+    warm_up: str = ""
     double: bool = False
     devices: tuple[str, ...] = ("cpu", "cuda")
     channels: int | None = None
@@ -76,8 +76,6 @@ class Method:
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """The parameters a user may set by keyword, with their defaults."""
-        if self.problem:
-            return {}
         if self.config is not None:
             return dict(self.config.parameters)
         keywords = inspect.signature(self._implementation).parameters.values()
@@ -86,11 +84,8 @@ class Method:
     @property
     def config(self) -> ModelConfig | None:
         """The configuration of a network; None for a method without one."""
-        if not self.is_network:
-            return None
-        found = self._implementation
-        config: ModelConfig = found() if isinstance(found, type) else found
-        return config
+        found = self._implementation if self.is_network else None
+        return found() if isinstance(found, type) else found
 
     @property
     def is_network(self) -> bool:
@@ -116,9 +111,8 @@ class Method:
     def check_parameters(self, given: Mapping[str, Any]) -> None:
         """Raise InputError unless every given parameter exists, and is a number or a string like its default."""
         if unknown := sorted(given.keys() - self.parameters.keys()):
-            raise InputError(
-                f"{unknown[0]} must be a parameter of {self.name!r}, which has {', '.join(self.parameters) or 'none'}."
-            )
+            known = ", ".join(self.parameters) or "none"
+            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}.")
         for name, value in given.items():
             default = self.parameters[name]
             kind, wanted = next((k for k in _KINDS if isinstance(default, k[0])), _KINDS[-1])
@@ -136,8 +130,8 @@ class Method:
             from flowinpaint.methods.neural import network_fill
 
             return network_fill(self, device)
-        if self.warm_up is not None:
-            (_imported(self.warm_up) if isinstance(self.warm_up, str) else self.warm_up)(device)
+        if self.warm_up:
+            resolve_name(self.warm_up)(device)
         return self._run
 
     def fill(
@@ -161,41 +155,28 @@ class Method:
         return self.prepare(flow.device)(image, flow, mask, progress=progress, **parameters)
 
     def _run(self, image: Tensor, flow: Tensor, mask: Tensor, **keywords: Any) -> Solution:
-        """Call the fill function in the type and on the device it computes with."""
+        """Call the fill function in the type and on the device it computes with, and check what it returns."""
         device = flow.device if flow.device.type in self.devices else self.devices[0]
         tensors = (x.to(device).double() if self.double else x.to(device) for x in (image, flow, mask))
         for name, x in keywords.items():
             if name in ("weight", "start") and x is not None:
                 keywords[name] = x.to(device).double() if self.double else x.to(device)
         solution: Solution = self._implementation(*tensors, **keywords)
-        self._check(solution, flow)
-        error = solution.expected_error
+        if getattr(solution, "u", None) is None or not hasattr(solution, "status"):
+            raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}.")
+        error, wanted, found = solution.expected_error, tuple(flow.shape), tuple(solution.u.shape)
+        if found != wanted:
+            raise InputError(f"method {self.name!r} must return a field of shape {wanted}, got {found}.")
         if self.gives_error and error is None:
             raise InputError(f"method {self.name!r} must return the expected error that it declares, got None.")
         error = None if error is None else error.to(flow.device)
         return replace(solution, u=solution.u.to(flow.device), expected_error=error)
-
-    def _check(self, solution: object, flow: Tensor) -> None:
-        """Raise InputError unless a fill function returned what it must; those of other packages may not."""
-        found = getattr(solution, "u", None)
-        if found is None or not hasattr(solution, "status"):
-            raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}.")
-        if found.shape != flow.shape:
-            raise InputError(
-                f"method {self.name!r} must return a field of shape {tuple(flow.shape)}, got {tuple(found.shape)}."
-            )
 
     @cached_property
     def _implementation(self) -> Any:
         if not isinstance(self.implementation, str):
             return self.implementation
         try:
-            return _imported(self.implementation)
-        except (ImportError, AttributeError) as error:
+            return resolve_name(self.implementation)
+        except (ImportError, AttributeError, ValueError) as error:
             raise InputError(f"method {self.name!r} cannot be loaded from {self.implementation}: {error}.") from error
-
-
-def _imported(target: str) -> Any:
-    """The object that "module:name" stands for."""
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)

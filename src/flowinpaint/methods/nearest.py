@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor
@@ -20,19 +19,10 @@ def nearest(image: Tensor, flow: Tensor, mask: Tensor, *, progress: ProgressCall
     known = mask[0, 0].cpu().numpy() > 0
     values = flow[0].permute(1, 2, 0).cpu().numpy()
     total = np.zeros_like(values)
-    for transpose in (False, True):
+    for axes in ((0, 1, 2), (1, 0, 2)):
         for flips in ((), (0,), (1,), (0, 1)):
-            total += _from_orientation(values, known, transpose, flips)
-    u = torch.from_numpy(total / 8).permute(2, 0, 1)[None].to(flow)
-    return Solution(u)
-
-
-def _from_orientation(
-    values: npt.NDArray[np.float64], known: npt.NDArray[np.bool_], transpose: bool, flips: tuple[int, ...]
-) -> npt.NDArray[np.float64]:
-    """The nearest known values, found by the distance transform on the grid in one of its eight orientations."""
-    turned = np.flip(known.T if transpose else known, flips)
-    rows, columns = distance_transform_edt(~turned, return_distances=False, return_indices=True)
-    source = np.flip(values.swapaxes(0, 1) if transpose else values, flips)
-    picked: npt.NDArray[np.float64] = np.flip(source[rows, columns], flips)
-    return picked.swapaxes(0, 1) if transpose else picked
+            turned = np.flip(known.transpose(axes[:2]), flips)
+            rows, columns = distance_transform_edt(~turned, return_distances=False, return_indices=True)
+            source = np.flip(values.transpose(axes), flips)
+            total += np.flip(source[rows, columns], flips).transpose(axes)
+    return Solution(torch.from_numpy(total / 8).permute(2, 0, 1)[None].to(flow))

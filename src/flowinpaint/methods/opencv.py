@@ -7,10 +7,8 @@ its input.
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import Any
 
 import cv2
@@ -19,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from flowinpaint.checks import check_whole
 from flowinpaint.errors import InputError
 from flowinpaint.extras import is_installed, needs
 from flowinpaint.result import ProgressCallback, Solution
@@ -33,7 +32,6 @@ SMALLEST_SIDE = 8
 MATCHES_PER_NEIGHBOUR = 5
 """RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
 
-Image = npt.NDArray[np.uint8]
 Points = npt.NDArray[np.float32]
 
 
@@ -52,7 +50,7 @@ def opencv_edgeaware(
     k: nearest matches to which a pixel's affine motion is fitted. sigma: how fast a match loses weight with distance.
     lam: how much image edges lengthen that distance.
     """
-    k = _check_k(k)
+    k = check_whole("k", k, FEWEST_MATCHES)
     for name, value in (("sigma", sigma), ("lam", lam)):
         if not 1e-6 <= value <= 1e6:
             raise InputError(f"{name} must be from 1e-6 to 1e6, got {value}.")
@@ -78,37 +76,27 @@ def opencv_ric(
 
     k: nearest matches to which a superpixel's affine motion is fitted; fewer if OpenCV finds fewer.
     """
-    k = _check_k(k)
+    k = check_whole("k", k, FEWEST_MATCHES)
     guide, points, vectors = _matches("opencv-ric", image, flow, mask)
     # OpenCV discards motions beyond its own limit unless this is raised.
     longest = 2 * float(np.abs(vectors).max())
     k = min(k, max(1, len(points) // MATCHES_PER_NEIGHBOUR))
-    while True:
-        interpolator = _contrib().createRICInterpolator()
-        interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
-        interpolator.setK(k)
-        try:
-            with _nearly_repeatable():
+    dense, threads = None, cv2.getNumThreads()
+    cv2.setNumThreads(1)  # with one thread and a fixed random seed, repeated calls rarely differ
+    try:
+        # If the matches crowd in one corner, some superpixels have fewer than k of them in reach.
+        while dense is None and k > 0:
+            cv2.setRNGSeed(0)
+            interpolator = _contrib().createRICInterpolator()
+            interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
+            interpolator.setK(k)
+            with suppress(cv2.error):
                 # The second image is for its variational refinement, which is off.
                 dense = interpolator.interpolate(guide, points, guide, points + vectors)
-            return _solution("opencv-ric", dense, flow, points)
-        except cv2.error:
-            # If the matches crowd in one corner, some superpixels have fewer than k of them in reach.
-            if k == 1:
-                raise InputError(_unusable("opencv-ric", points)) from None
             k //= 2
-
-
-@contextmanager
-def _nearly_repeatable() -> Iterator[None]:
-    """Restrict OpenCV to one thread and a fixed random seed: repeated calls of RIC then rarely differ."""
-    threads = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    cv2.setRNGSeed(0)
-    try:
-        yield
     finally:
         cv2.setNumThreads(threads)
+    return _solution("opencv-ric", dense, flow, points)
 
 
 def _contrib() -> Any:
@@ -117,13 +105,7 @@ def _contrib() -> Any:
     return getattr(cv2, "ximgproc")  # noqa: B009, the type stubs of plain OpenCV lack it
 
 
-def _check_k(k: int) -> int:
-    if not FEWEST_MATCHES <= k < math.inf or k % 1:
-        raise InputError(f"k must be an integer of at least {FEWEST_MATCHES}, got {k}.")
-    return int(k)
-
-
-def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[Image, Points, Points]:
+def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[npt.NDArray[np.uint8], Points, Points]:
     """The 8-bit image (H, W, 3), the known pixels (N, 2) as x, y, and their vectors (N, 2)."""
     _, C, H, W = flow.shape
     if C != 2:
@@ -138,11 +120,7 @@ def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[Im
     return np.ascontiguousarray(guide), np.stack([columns, rows], axis=1).astype(np.float32), vectors
 
 
-def _solution(method: str, dense: npt.NDArray[np.float32], flow: Tensor, points: Points) -> Solution:
-    if not np.isfinite(dense).all():
-        raise InputError(_unusable(method, points))
+def _solution(method: str, dense: npt.NDArray[np.float32] | None, flow: Tensor, points: Points) -> Solution:
+    if dense is None or not np.isfinite(dense).all():
+        raise InputError(f"flow: {method} produced a non-finite field from these {len(points)} known vectors.")
     return Solution(torch.from_numpy(dense).permute(2, 0, 1)[None].to(flow))
-
-
-def _unusable(method: str, points: Points) -> str:
-    return f"flow: {method} produced a non-finite field from these {len(points)} known vectors."

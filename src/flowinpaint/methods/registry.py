@@ -18,7 +18,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import BUILTIN
@@ -31,8 +31,6 @@ ENTRY_POINTS = "flowinpaint.methods"
 WEIGHTS_SUFFIX = ".safetensors"
 METHODS = dict(BUILTIN)
 """The methods of the package and those that `register_method` added, by name."""
-
-AnyFill = TypeVar("AnyFill", bound=Fill)
 
 
 def all_methods() -> list[Method]:
@@ -64,14 +62,14 @@ def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
 
     Raises an InputError about `argument` if there is no such method or it cannot be used here.
     """
-    if is_weights_file(name_or_path):
+    is_path = isinstance(name_or_path, Path) or str(name_or_path).endswith(WEIGHTS_SUFFIX)
+    if is_path:
         from flowinpaint.methods.neural import file_method
 
         return file_method(Path(name_or_path), str(name_or_path))
     if not isinstance(name_or_path, str):
-        raise InputError(
-            f"{argument} must be a name or the path of a {WEIGHTS_SUFFIX} file, got {type(name_or_path).__name__}."
-        )
+        kind = type(name_or_path).__name__
+        raise InputError(f"{argument} must be a name or the path of a {WEIGHTS_SUFFIX} file, got {kind}.")
     found = find_method(name_or_path)
     if found is None:
         names = [*METHODS, *_plugins()]
@@ -86,36 +84,7 @@ def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
     return found
 
 
-def is_weights_file(method: object) -> bool:
-    """Whether a method is given by a path rather than a name."""
-    return isinstance(method, Path) or (isinstance(method, str) and method.endswith(WEIGHTS_SUFFIX))
-
-
-class Capabilities(TypedDict, total=False):
-    """The fields of `Method` that `register_method` takes."""
-
-    summary: str
-    double: bool
-    devices: tuple[str, ...]
-    channels: int | None
-    gives_error: bool
-    takes_weights: bool
-    baseline: bool
-
-
-@overload
-def register_method(
-    name: str, function: None = None, **capabilities: Unpack[Capabilities]
-) -> Callable[[AnyFill], AnyFill]: ...
-
-
-@overload
-def register_method(name: str, function: AnyFill, **capabilities: Unpack[Capabilities]) -> AnyFill: ...
-
-
-def register_method(
-    name: str, function: AnyFill | None = None, **capabilities: Unpack[Capabilities]
-) -> AnyFill | Callable[[AnyFill], AnyFill]:
+def register_method(name: str, function: Fill | None = None, **capabilities: Any) -> Callable[..., Any]:
     """Add a method to `inpaint`, the command line and the benchmark, in this process; also as a decorator.
 
         @fi.register_method("mean", summary="the mean of the known vectors")
@@ -125,7 +94,8 @@ def register_method(
 
     function: `fill(image, flow, mask, *, progress=None, **parameters) -> Solution` on tensors (1, 3, H, W) in [0, 1],
     (1, C, H, W) and (1, 1, H, W). Its keyword-only arguments, which need defaults, are the method's parameters.
-    capabilities: fields of `Method`. The summary is by default the first line of the function's docstring.
+    capabilities: summary (by default the first line of the function's docstring), double, devices, channels,
+    gives_error, takes_weights and baseline of `Method`.
     """
     if function is None:
         return lambda fill: register_method(name, fill, **capabilities)
@@ -158,7 +128,7 @@ def _plugin_method(point: EntryPoint) -> Method:
         return Method(point.name, "", point.value, problem=problem.rstrip("."))
 
 
-def _method_of(name: str, function: Fill, argument: str, **capabilities: Unpack[Capabilities]) -> Method:
+def _method_of(name: str, function: Fill, argument: str, **capabilities: Any) -> Method:
     """The method of a fill function; InputError about `argument` if its signature is not that of `Fill`."""
     if not callable(function):
         raise InputError(f"{argument} must be a function, got {type(function).__name__}.")
