@@ -18,7 +18,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
 
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import BUILTIN
@@ -31,6 +31,8 @@ ENTRY_POINTS = "flowinpaint.methods"
 WEIGHTS_SUFFIX = ".safetensors"
 METHODS = dict(BUILTIN)
 """The methods of the package and those that `register_method` added, by name."""
+
+AnyFill = TypeVar("AnyFill", bound=Fill)
 
 
 def all_methods() -> list[Method]:
@@ -84,7 +86,31 @@ def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
     return found
 
 
-def register_method(name: str, function: Fill | None = None, **capabilities: Any) -> Callable[..., Any]:
+class Capabilities(TypedDict, total=False):
+    """The fields of `Method` that `register_method` takes."""
+
+    summary: str
+    double: bool
+    devices: tuple[str, ...]
+    channels: int | None
+    gives_error: bool
+    takes_weights: bool
+    baseline: bool
+
+
+@overload
+def register_method(
+    name: str, function: None = None, **capabilities: Unpack[Capabilities]
+) -> Callable[[AnyFill], AnyFill]: ...
+
+
+@overload
+def register_method(name: str, function: AnyFill, **capabilities: Unpack[Capabilities]) -> AnyFill: ...
+
+
+def register_method(
+    name: str, function: AnyFill | None = None, **capabilities: Unpack[Capabilities]
+) -> AnyFill | Callable[[AnyFill], AnyFill]:
     """Add a method to `inpaint`, the command line and the benchmark, in this process; also as a decorator.
 
         @fi.register_method("mean", summary="the mean of the known vectors")
@@ -94,8 +120,7 @@ def register_method(name: str, function: Fill | None = None, **capabilities: Any
 
     function: `fill(image, flow, mask, *, progress=None, **parameters) -> Solution` on tensors (1, 3, H, W) in [0, 1],
     (1, C, H, W) and (1, 1, H, W). Its keyword-only arguments, which need defaults, are the method's parameters.
-    capabilities: summary (by default the first line of the function's docstring), double, devices, channels,
-    gives_error, takes_weights and baseline of `Method`.
+    capabilities: fields of `Method`. The summary is by default the first line of the function's docstring.
     """
     if function is None:
         return lambda fill: register_method(name, fill, **capabilities)
@@ -128,7 +153,7 @@ def _plugin_method(point: EntryPoint) -> Method:
         return Method(point.name, "", point.value, problem=problem.rstrip("."))
 
 
-def _method_of(name: str, function: Fill, argument: str, **capabilities: Any) -> Method:
+def _method_of(name: str, function: Fill, argument: str, **capabilities: Unpack[Capabilities]) -> Method:
     """The method of a fill function; InputError about `argument` if its signature is not that of `Fill`."""
     if not callable(function):
         raise InputError(f"{argument} must be a function, got {type(function).__name__}.")
