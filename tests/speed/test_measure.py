@@ -19,7 +19,7 @@ from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.result import Solution
 from flowinpaint.speed import cases, measure, roofline
-from flowinpaint.speed.cases import SpeedCase, all_cases, fill_function, inputs_at, network_of, weights_files
+from flowinpaint.speed.cases import Precision, SpeedCase, all_cases, fill_function, inputs_at, weights_files
 from flowinpaint.speed.measure import (
     RESET,
     SizeSweep,
@@ -62,7 +62,7 @@ def test_the_floor_is_the_slower_of_computing_and_moving() -> None:
 
 def test_rates_are_bytes_both_ways_and_operations_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "timed", lambda work, device: 0.5)
-    assert measure_rates(CPU, torch.float32) == PeakRates("cpu", "float32", 2 * 2**20 / 0.5, 2 * 64**3 / 0.5)
+    assert measure_rates("cpu", torch.float32) == PeakRates("cpu", "float32", 2 * 2**20 / 0.5, 2 * 64**3 / 0.5)
 
 
 def test_calls_are_warmed_up_and_repeated() -> None:
@@ -123,9 +123,12 @@ def test_what_is_timed_is_what_inpaint_computes(model_file: Path) -> None:
         np.testing.assert_allclose(u[0].permute(1, 2, 0).numpy(), result, atol=1e-5)
 
 
-def test_float32_is_plain_pytorch(model_file: Path) -> None:
-    assert network_of(model_file, CPU, "float32").backend == "torch"
-    assert network_of(model_file, CPU, "auto").backend == "auto"
+@pytest.mark.parametrize(("precision", "backend"), [("float32", "torch"), ("auto", "auto")])
+def test_float32_is_plain_pytorch(monkeypatch: pytest.MonkeyPatch, precision: Precision, backend: str) -> None:
+    model = Neuroexplicit(NeuroexplicitConfig(width=2))
+    monkeypatch.setattr(cases, "load_model", lambda path, device: model)
+    fill_function("tiny", Path("tiny.safetensors"), CPU, precision)
+    assert model.backend == backend
 
 
 def test_a_measurement_has_everything(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
