@@ -16,7 +16,7 @@ from rich.text import Text
 
 from flowinpaint.checks import check_device
 from flowinpaint.cli.console import messages, output, print_table, progress_bar, say, tell_written
-from flowinpaint.cli.options import parse_list
+from flowinpaint.cli.options import list_option, parse_list
 from flowinpaint.errors import InputError
 from flowinpaint.io import make_folder
 from flowinpaint.methods import registry
@@ -29,11 +29,10 @@ from flowinpaint.speed.report import (
     growths,
     sentences,
     speed_tables,
-    three_figures,
     write_plot,
 )
 from flowinpaint.speed.roofline import PeakRates
-from flowinpaint.text_tables import write_text
+from flowinpaint.text_tables import three_figures, write_text
 from flowinpaint.viz.plots import NO_PLOT, can_plot
 
 PAPER_SIZES = "384x384,448x1024,1088x1920"
@@ -45,21 +44,14 @@ PRECISIONS: tuple[Precision, ...] = ("auto", "float32")
 
 
 def command(
-    sizes: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help=f"HEIGHTxWIDTH,...; {PAPER_SIZES} without it and --megapixels."),
-    ] = None,
-    megapixels: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Sizes of 16:9 in megapixels, e.g. 0.1,0.4,1.6,8.")
-    ] = None,
-    methods: Annotated[
-        str | None, typer.Option(metavar="LIST", help=f"Names or .safetensors files; default {', '.join(METHODS)}.")
-    ] = None,
+    sizes: Annotated[str | None, list_option(f"HEIGHTxWIDTH,...; {PAPER_SIZES} without it and --megapixels.")] = None,
+    megapixels: Annotated[str | None, list_option("Sizes of 16:9 in megapixels, e.g. 0.1,0.4,1.6,8.")] = None,
+    methods: Annotated[str | None, list_option(f"Names or .safetensors files; default {', '.join(METHODS)}.")] = None,
     devices: Annotated[
-        str | None, typer.Option(metavar="LIST", help="cpu, cuda, ...; default the CPU and, if there is one, the GPU.")
+        str | None, list_option("cpu, cuda, ...; default the CPU and, if there is one, the GPU.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(metavar="LIST", help="For networks: auto is the default of 'fill', float32 plain PyTorch.")
+        str, list_option("For networks: auto is the default of 'fill', float32 plain PyTorch.")
     ] = "auto,float32",
     repeats: Annotated[int, typer.Option(min=1, help="Minimum number of timed calls; they last at least 1 s.")] = 7,
     density: Annotated[float, typer.Option(help="Share of the vectors that is known.")] = 0.05,
@@ -109,7 +101,9 @@ def command(
                 **inputs,
                 repeats=repeats,
                 memory=memory,
-                progress=lambda r: advance(r.case.text, _median_text(r)),
+                progress=lambda r: advance(
+                    r.case.text, "failed" if r.call is None else f"{three_figures(1e3 * r.call.median)} ms"
+                ),
             )
             for place, name in wanted if len(results) == len(cases) else []:
                 tell = partial(advance, f"{name}, {place}, many sizes", "")
@@ -220,8 +214,8 @@ def parse_precisions(text: str) -> list[Precision]:
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[str, str], None]]:
     """A progress bar over cases; without a terminal a line for each case."""
-    with progress_bar("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-        task = bar.add_task("", total=total)
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with progress_bar(*columns, total=total) as (bar, task):
 
         def advance(what: str, result: str) -> None:
             bar.update(task, advance=1, description=what)
@@ -229,7 +223,3 @@ def _bar(total: int) -> Iterator[Callable[[str, str], None]]:
                 say("Done:", "green", f"{what}: {result}")
 
         yield advance
-
-
-def _median_text(r: SpeedResult) -> str:
-    return "failed" if r.call is None else f"{three_figures(1e3 * r.call.median)} ms"

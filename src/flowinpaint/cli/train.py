@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
-from rich.progress import Progress as ProgressBar
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
-from flowinpaint.cli.console import messages, output, say
+from flowinpaint.cli.console import BETWEEN_LINES, messages, output, print_table, progress_bar, say
 from flowinpaint.cli.options import Device
 from flowinpaint.errors import InputError
+from flowinpaint.text_tables import TextTable
 from flowinpaint.training.checkpoint import read_newest
 from flowinpaint.training.config import ScheduleConfig, TrainingConfig
 from flowinpaint.training.config_file import apply_settings, as_tables, read_config
@@ -26,9 +26,6 @@ from flowinpaint.training.distributed import World, join
 from flowinpaint.training.loop import Listener, Outcome, Progress, train
 from flowinpaint.training.run_folder import RunFolder, check_run
 from flowinpaint.training.validation import Scores
-
-LINE_SECONDS = 30.0
-"""Interval of progress lines where there is no terminal."""
 
 
 def command(
@@ -100,15 +97,14 @@ def training_display(config: TrainingConfig, world: World) -> Iterator[Listener]
         # Only this column is cut off where the line is too long.
         TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
-    with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
-        task = bar.add_task("", total=1.0, step=0, state="starting")
+    with progress_bar(*columns, total=1.0, step=0, state="starting") as (bar, task):
         reported = time.monotonic()
 
         def progress(at: Progress) -> None:
             nonlocal reported
             state = _state(at, config.schedule)
             bar.update(task, completed=at.share, step=at.step, state=state)
-            if not messages.is_terminal and time.monotonic() - reported >= LINE_SECONDS:
+            if not messages.is_terminal and time.monotonic() - reported >= BETWEEN_LINES:
                 say("Step", "green", f"{at.step}: {100 * at.share:.1f} %, {state}")
                 reported = time.monotonic()
 
@@ -120,18 +116,12 @@ def _state(at: Progress, schedule: ScheduleConfig) -> str:
     parts = [] if at.loss is None else [f"loss {at.loss:.3f}"]
     if at.pace:
         left = 60 * schedule.minutes - at.seconds if schedule.minutes else at.pace * (schedule.steps - at.step)
-        parts += [f"{1000 * at.pace:.1f} ms/step", f"{_clock(max(0.0, left))} left"]
+        parts += [f"{1000 * at.pace:.1f} ms/step", f"{timedelta(seconds=round(max(0.0, left)))} left"]
     if at.skipped:
         parts.append(f"{at.skipped} skipped")
     if at.scores is not None and at.scores.summary:
         parts.append(at.scores.summary)
     return "  ".join(parts)
-
-
-def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    hours = f"{whole // 3600}:{whole // 60 % 60:02}" if whole >= 3600 else f"{whole // 60}"
-    return f"{hours}:{whole % 60:02}"
 
 
 def _report(outcome: Outcome, folder: Path) -> None:
@@ -140,33 +130,25 @@ def _report(outcome: Outcome, folder: Path) -> None:
         return
     if outcome.scores is not None:
         for table in _tables(outcome.scores):
-            output.print(table)
+            print_table(table)
     run = RunFolder(folder)
     picture = f", {run.picture}" if run.picture.exists() else ""
     output.print(Text(f"Trained {outcome.step} steps; look at {run.model}{picture} and {run.log}."), soft_wrap=True)
 
 
-def _tables(scores: Scores) -> list[Table]:
+def _tables(scores: Scores) -> list[TextTable]:
     """Tables of the errors on held-out scenes by method, and of R by data set, with a column per density."""
     tables = []
     if scores.heldout:
-        errors = {name: [row[name] for row in scores.heldout.values()] for name in next(iter(scores.heldout.values()))}
-        tables.append(_table("EPE (px) on held-out generated scenes", "method", list(scores.heldout), errors))
+        tables.append(_table("EPE (px) on held-out generated scenes", "method", scores.heldout))
     if scores.ratio:
-        names = dict.fromkeys(name for row in scores.frames.values() for name in row)
-        ratios = {name: [row.get(name) for row in scores.frames.values()] for name in names}
-        ratios["all"] = list(scores.ratio.values())
-        tables.append(_table("R: EPE relative to laplace-beltrami", "data set", list(scores.ratio), ratios))
+        ratios = {density: {**by_name, "all": scores.ratio[density]} for density, by_name in scores.frames.items()}
+        tables.append(_table("R: EPE relative to laplace-beltrami", "data set", ratios))
     return tables
 
 
-def _table(
-    title: str, first: str, densities: list[str], rows: dict[str, list[float | None]] | dict[str, list[float]]
-) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first)
-    for density in densities:
-        table.add_column(f"{density} %", justify="right")
-    for name, values in rows.items():
-        table.add_row(name, *("" if value is None else f"{value:.3f}" for value in values))
-    return table
+def _table(title: str, first: str, columns: Mapping[str, Mapping[str, float]]) -> TextTable:
+    """A table from values by density and name, "all" in the last row."""
+    names = sorted(dict.fromkeys(name for column in columns.values() for name in column), key="all".__eq__)
+    rows = [[name, *(f"{c[name]:.3f}" if name in c else "" for c in columns.values())] for name in names]
+    return TextTable(title, [first, *(f"{density} %" for density in columns)], rows)

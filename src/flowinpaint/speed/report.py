@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +17,7 @@ import torch
 from flowinpaint.machine import device_name, machine, processor_model
 from flowinpaint.speed.measure import SizeSweep, SpeedResult, Timing
 from flowinpaint.speed.roofline import PeakRates
-from flowinpaint.text_tables import NONE, TextTable, markdown_table
+from flowinpaint.text_tables import NONE, TextTable, markdown_table, three_figures
 from flowinpaint.viz.plots import plain_number, plot_file
 
 COUNT_HEADINGS = ["Gop", "MB moved"]
@@ -129,12 +130,10 @@ def as_json(
     sweeps: Sequence[SizeSweep],
 ) -> str:
     """All measurements with every sample, settings and machine; times are in seconds."""
-    packages: dict[str, str | None] = {}
-    for package in ("triton", "numba", "opencv-contrib-python-headless"):
-        try:
+    packages: dict[str, str | None] = dict.fromkeys(("triton", "numba", "opencv-contrib-python-headless"))
+    for package in packages:
+        with suppress(PackageNotFoundError):
             packages[package] = version(package)
-        except PackageNotFoundError:
-            packages[package] = None
     devices = {device: _device_text(device) for device in dict.fromkeys(rate.device for rate in rates)}
     content = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -180,11 +179,6 @@ def write_plot(path: Path, grown: Sequence[Growth]) -> None:
         axes.yaxis.set_minor_formatter(plain_number)
         axes.grid(which="both", alpha=0.3)
         axes.legend(fontsize="small")
-
-
-def three_figures(value: float) -> str:
-    """A number with three significant figures, without a power of ten if it is large."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _device_text(device: str) -> str:
