@@ -114,4 +114,4 @@ def test_a_tiny_image_is_counted_as_extended() -> None:
 
 def test_without_a_network_only_input_and_output_count() -> None:
     case = SpeedCase("nearest", 10, 20, "cpu", "auto")
-    assert counts_of(case, None) == [StageCount("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]
+    assert counts_of(case) == [StageCount("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import cv2
@@ -102,24 +101,20 @@ def all_cases(
     ]
 
 
-def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
-    """The weights file of each method, None for methods without one; faulty files raise here, before any timing."""
-    files: dict[str, Path | None] = {}
+def check_weights(methods: Iterable[str]) -> None:
+    """Raise the error of a method that does not exist or whose weights file is faulty."""
     for name in methods:
         method = get_method(name, "methods")
-        files[name] = method.weights
         if method.weights is not None:
             read_network(method.weights, method.shipped, torch.device("cpu"))
-    return files
 
 
-def fill_function(
-    method: str, weights: Path | None, device: torch.device, precision: Precision
-) -> Callable[[Tensor, Tensor, Tensor], Any]:
+def fill_function(method: str, device: torch.device, precision: Precision) -> Callable[[Tensor, Tensor, Tensor], Any]:
     """The method as a function of image, flow and mask (1, ·, H, W) that are on the device already."""
-    if weights is None:
-        return get_method(method).fill
-    model = load_model(weights, device)
+    found = get_method(method)
+    if found.weights is None:
+        return found.fill
+    model = load_model(method, device)
     if isinstance(model, Neuroexplicit) and precision == "float32":
         model.backend = "torch"
     return torch.inference_mode()(model.__call__)

@@ -7,7 +7,7 @@ import multiprocessing
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ import torch
 from flowinpaint.api import inpaint
 from flowinpaint.errors import sentence_of
 from flowinpaint.masks import random_mask
-from flowinpaint.speed.cases import Inputs, Size, SpeedCase, fill_function, inputs_at
+from flowinpaint.speed.cases import Inputs, Size, SpeedCase, fill_function
 from flowinpaint.speed.roofline import PeakRates, StageCount, counts_of, measure_rates, timed
 
 LEAST_SECONDS = 1.0
@@ -83,18 +83,16 @@ def repeat(work: Callable[[], Any], device: torch.device, repeats: int) -> Timin
 
 def measure_cases(
     cases: Sequence[SpeedCase],
-    weights: Mapping[str, Path | None],
-    *,
-    density: float,
-    seed: int,
+    inputs_of: Callable[[int, int], Inputs],
     repeats: int,
     memory: bool,
     progress: Callable[[SpeedResult], None],
 ) -> tuple[list[SpeedResult], list[PeakRates]]:
     """Measure each case, and the peak rates of each device and type in use.
 
-    memory: also measure that of CPU cases, each in its own process; a GPU's is always measured. A case that fails
-    becomes a result with an error. After Ctrl-C the finished cases are returned, if there are any.
+    inputs_of: a function of height and width. memory: also measure that of CPU cases, each in its own process; a GPU's
+    is always measured. A case that fails becomes a result with an error. After Ctrl-C the finished cases are returned,
+    if there are any.
     """
     kinds = dict.fromkeys((case.device, case.dtype) for case in cases)
     rates = {kind: measure_rates(*kind) for kind in kinds}
@@ -104,8 +102,7 @@ def measure_cases(
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 try:
-                    inputs = inputs_at(case.height, case.width, density, seed)
-                    result = _measure(case, weights[case.method], inputs, repeats, memory)
+                    result = _measure(case, inputs_of(case.height, case.width), repeats, memory)
                 except Exception as error:
                     result = SpeedResult(case, error=sentence_of(error))
             result.notes = list(dict.fromkeys(str(warning.message) for warning in caught))
@@ -122,21 +119,20 @@ def measure_cases(
     return results, list(rates.values())
 
 
-def _measure(case: SpeedCase, weights: Path | None, inputs: Inputs, repeats: int, memory: bool) -> SpeedResult:
+def _measure(case: SpeedCase, inputs: Inputs, repeats: int, memory: bool) -> SpeedResult:
     device, end_to_end = torch.device(case.device), None
     before = _free_memory(device)
-    fill = partial(fill_function(case.method, weights, device, case.precision), *inputs.on(device))
+    fill = partial(fill_function(case.method, device, case.precision), *inputs.on(device))
     call = repeat(fill, device, repeats)
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else None
     del fill  # with the model and its input
     _free_memory(device)
     if case.precision == "auto":
         # By the clock, also on a GPU: the call ends when the result is in the caller's memory.
-        work = partial(inpaint, *inputs, case.method if weights is None else weights, device)
-        end_to_end = repeat(work, torch.device("cpu"), repeats)
+        end_to_end = repeat(partial(inpaint, *inputs, case.method, device), torch.device("cpu"), repeats)
     if peak is None and memory:
-        peak = cpu_memory(case, weights, inputs)
-    return SpeedResult(case, call, end_to_end, peak, counts_of(case, weights))
+        peak = cpu_memory(case, inputs)
+    return SpeedResult(case, call, end_to_end, peak, counts_of(case))
 
 
 def _free_memory(device: torch.device) -> int:
@@ -149,7 +145,7 @@ def _free_memory(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device)
 
 
-def cpu_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int | None:
+def cpu_memory(case: SpeedCase, inputs: Inputs) -> int | None:
     """Peak resident bytes of a call, with its input but without the model, measured in a process of its own.
 
     None where the system does not report them: only Linux does.
@@ -157,13 +153,13 @@ def cpu_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int | N
     if not RESET.exists():
         return None
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(peak_memory, case, weights, inputs).result()
+        return pool.submit(peak_memory, case, inputs).result()
 
 
-def peak_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int:
+def peak_memory(case: SpeedCase, inputs: Inputs) -> int:
     """Peak resident bytes of a call above those of this process after filling a small field."""
     device = torch.device(case.device)
-    fill = fill_function(case.method, weights, device, case.precision)
+    fill = fill_function(case.method, device, case.precision)
     rows, columns = (slice(None, None, -(-side // WARM_SIDE)) for side in inputs.mask.shape)
     image, flow = inputs.image[rows, columns], inputs.flow[rows, columns]
     small = Inputs(image, flow, random_mask((flow.shape[0], flow.shape[1]), 0.05))
@@ -202,24 +198,20 @@ class SizeSweep:
 
 def sweep_sizes(
     method: str,
-    weights: Path | None,
     device: str,
-    count: int,
-    sides: tuple[int, int],
-    *,
-    density: float,
-    seed: int,
+    sizes: Sequence[Size],
+    inputs_of: Callable[[int, int], Inputs],
     progress: Callable[[], None],
 ) -> SizeSweep:
-    """Fill fields of `count` different sizes in a row at precision "auto", each a few times.
+    """Fill fields of different sizes in a row at precision "auto", each a few times.
 
-    sides: the smallest and largest side. A ratio well above 1 means that new sizes compile or record anew.
+    A ratio well above 1 means that new sizes compile or record anew.
     """
     place, sweep = torch.device(device), SizeSweep(method, device)
     try:
-        fill = fill_function(method, weights, place, "auto")
-        for size in random_sizes(count, sides, seed):
-            work = partial(fill, *inputs_at(*size, density, seed).on(place))
+        fill = fill_function(method, place, "auto")
+        for size in sizes:
+            work = partial(fill, *inputs_of(*size).on(place))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # single cases have reported these already
                 first = timed(work, place)

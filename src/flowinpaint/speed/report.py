@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -48,16 +49,14 @@ class Growth:
 
 def growths(results: Sequence[SpeedResult]) -> list[Growth]:
     """The growth of each method, device and precision that was timed at two or more numbers of pixels."""
-    points: dict[tuple[str, str, str], dict[int, float]] = {}
+    points = defaultdict[tuple[str, str, str], dict[int, float]](dict)
     for r in results:
         if r.call is not None:
-            times = points.setdefault((r.case.method, r.case.device, r.case.precision), {})
-            times[r.case.height * r.case.width] = r.call.median
+            points[r.case.method, r.case.device, r.case.precision][r.case.height * r.case.width] = r.call.median
     fitted = []
     for key, times in points.items():
-        pixels = sorted(times)
-        if len(pixels) > 1:
-            seconds = [times[n] for n in pixels]
+        if len(times) > 1:
+            pixels, seconds = (list(column) for column in zip(*sorted(times.items()), strict=True))
             slope = np.polynomial.Polynomial.fit(np.log(pixels), np.log(seconds), 1).convert().coef[1]
             fitted.append(Growth(*key, float(slope), pixels, seconds))
     return fitted

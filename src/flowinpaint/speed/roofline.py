@@ -20,12 +20,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from flowinpaint.baselines.pd.config import PDConfig
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import read_model
 from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, levels_of, per_level
@@ -59,9 +59,9 @@ class StageCount:
     stepwise: int
 
 
-def counts_of(case: SpeedCase, weights: Path | None) -> list[StageCount]:
+def counts_of(case: SpeedCase) -> list[StageCount]:
     """The counts of a case's method, by stage; none for networks that sample."""
-    height, width = case.height, case.width
+    height, width, weights = case.height, case.width, get_method(case.method).weights
     if weights is None:  # the solver is not counted: image, field and mask in, field out
         return [_once("input and output", 0, FLOAT * height * width * (IMAGE + 2 * CHANNELS + 1))]
     model, element = read_model(weights), case.dtype.itemsize

@@ -133,9 +133,9 @@ def wheel_colours(u: Field, v: Field, high: float) -> Rgb:
 
 def map_colours(values: Field, limits: FieldRange, colormap: int) -> Rgb:
     """The colours (H, W, 3) of an OpenCV colour map for values (H, W), clipped to the limits."""
-    table = cv2.applyColorMap(np.arange(256, dtype=np.uint8)[:, None], colormap)[:, 0, ::-1]
     level = (np.clip(values, limits.low, limits.high) - limits.low) / (limits.high - limits.low)
-    return np.asarray(table[np.round(255 * level).astype(np.uint8)], np.uint8)
+    bgr = cv2.applyColorMap(np.round(255 * level).astype(np.uint8), colormap)
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
 
 
 def error_limit(*errors: Field) -> float:
