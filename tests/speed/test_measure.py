@@ -159,7 +159,7 @@ def test_on_a_gpu_memory_is_measured_with_the_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(roofline.COPY_BYTES, "cuda", 2**20)
     monkeypatch.setitem(roofline.MATRIX_SIDE, "cuda", 64)
     all_of = all_cases(["nearest"], [(100, 200)], ["cuda"], ["auto"])
-    (m,), rates = measure_cases(all_of, {"nearest": None}, INPUTS, repeats=3, memory=False, progress=lambda m: None)
+    (m,), rates = measure_cases(all_of, INPUTS, repeats=3, memory=False, progress=lambda m: None)
     assert m.error is None
     assert m.memory is not None
     assert 6 * 4 * 100 * 200 < m.memory < 10**9

@@ -126,20 +126,17 @@ def command(
         f"{info['seconds']:.2f} s{iterations}."
     )
     output.print(Text(sentence), soft_wrap=True)
-    for path in (errors, preview):
-        if path is not None:
-            tell_written(path)
+    for path in filter(None, (errors, preview)):
+        tell_written(path)
 
 
 def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> None:
     """Raise InputError if an output would overwrite an input or another output."""
-    taken = [path.resolve() for path in inputs if path is not None]
-    for path in outputs:
-        if path is None:
-            continue
+    taken = {path.resolve() for path in inputs if path is not None}
+    for path in filter(None, outputs):
         if path.resolve() in taken:
             raise InputError(f"{path}: is also an input or another output; choose another name")
-        taken.append(path.resolve())
+        taken.add(path.resolve())
 
 
 def _check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int, ...]) -> None:

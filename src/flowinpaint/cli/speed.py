@@ -143,13 +143,12 @@ def _report(
     write_text(written[0], as_json(settings, results, rates, grown, sweeps))
     write_text(written[1], as_markdown(tables, below))
     plot = out / "speed.png"
+    plot.unlink(missing_ok=True)  # left by an earlier run with other results
     if grown and can_plot():
         write_plot(plot, grown)
         written.append(plot)
-    else:
-        plot.unlink(missing_ok=True)  # left by an earlier run with other results
-        if grown:
-            say("Note:", "yellow", NO_PLOT)
+    elif grown:
+        say("Note:", "yellow", NO_PLOT)
     tell_written(*written)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -129,26 +129,20 @@ def _report(outcome: Outcome, folder: Path) -> None:
         say("Stopped:", "yellow", f"step {outcome.step} is saved; resume with: flowinpaint train --resume -o {folder}")
         return
     if outcome.scores is not None:
-        for table in _tables(outcome.scores):
-            print_table(table)
+        _print_scores(outcome.scores)
     run = RunFolder(folder)
     picture = f", {run.picture}" if run.picture.exists() else ""
     output.print(Text(f"Trained {outcome.step} steps; look at {run.model}{picture} and {run.log}."), soft_wrap=True)
 
 
-def _tables(scores: Scores) -> list[TextTable]:
-    """Tables of the errors on held-out scenes by method, and of R by data set, with a column per density."""
-    tables = []
-    if scores.heldout:
-        tables.append(_table("EPE (px) on held-out generated scenes", "method", scores.heldout))
-    if scores.ratio:
-        ratios = {density: {**by_name, "all": scores.ratio[density]} for density, by_name in scores.frames.items()}
-        tables.append(_table("R: EPE relative to laplace-beltrami", "data set", ratios))
-    return tables
-
-
-def _table(title: str, first: str, columns: Mapping[str, Mapping[str, float]]) -> TextTable:
-    """A table from values by density and name, "all" in the last row."""
-    names = sorted(dict.fromkeys(name for column in columns.values() for name in column), key="all".__eq__)
-    rows = [[name, *(f"{c[name]:.3f}" if name in c else "" for c in columns.values())] for name in names]
-    return TextTable(title, [first, *(f"{density} %" for density in columns)], rows)
+def _print_scores(scores: Scores) -> None:
+    """Print the errors on held-out scenes by method, and R by data set, with a column per density."""
+    ratios = {density: {**own, "all": scores.ratio[density]} for density, own in scores.frames.items()}
+    for title, first, columns in (
+        ("EPE (px) on held-out generated scenes", "method", scores.heldout),
+        ("R: EPE relative to laplace-beltrami", "data set", ratios),
+    ):
+        if columns:
+            names = sorted(dict.fromkeys(name for own in columns.values() for name in own), key="all".__eq__)
+            rows = [[name, *(f"{own[name]:.3f}" if name in own else "" for own in columns.values())] for name in names]
+            print_table(TextTable(title, [first, *(f"{density} %" for density in columns)], rows))

@@ -114,7 +114,7 @@ def network_count(model: Network, height: int, width: int, element: int) -> Stag
     if isinstance(twin, Neuroexplicit):  # uses the weights of its layers without calling these
         for name, layer in twin.dtm.named_children():
             assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
-            sides = (side // _input_scale(name, layer) for side in _padded(height, width, model))
+            sides = (side // _input_scale(name, layer) for side in _padded(height, width, twin))
             layer(torch.empty(1, layer.in_channels, *sides, device="meta"))
     else:
         twin.fill(*(torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, CHANNELS, 1)))
