@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from results_page.page import replace_block
 
-from flowinpaint import demo
+from flowinpaint.cli import demo
 from flowinpaint.data.demo_scene import sample_scene
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "sample_scene", lambda seed: sample_scene(96, 144, seed))
         patch.setattr(demo, "usual_methods", lambda: ["nearest"])
-        demo.run_demo(path / "demo", density=0.05, seed=0, device="cpu")
+        demo.command(path / "demo", density=0.05, seed=0, device="cpu")
     return path
 
 

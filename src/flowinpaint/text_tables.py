@@ -34,6 +34,11 @@ def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     return NONE if value is None else f"{value:{'+' if sign else ''}z.{digits}f}"
 
 
+def three_figures(value: float) -> str:
+    """A number with three significant figures, without a power of ten if it is large."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def wrapped(text: str) -> str:
     """A paragraph or list in lines of 120 characters; tables, headings and pictures stay as they are."""
     if text.startswith(("|", "!", "#")):

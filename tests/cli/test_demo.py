@@ -4,7 +4,7 @@ import cv2
 import pytest
 
 import flowinpaint as fi
-from flowinpaint import demo
+from flowinpaint.cli import demo
 from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.methods.registry import usual_methods
 from helpers import run_cli

@@ -142,5 +142,5 @@ def test_the_display_tells_loss_speed_time_left_and_the_last_validation() -> Non
     at = Progress(10, 100.0, 0.5, pace=0.0302, loss=0.51, skipped=2, scores=Scores({}, {"5": 0.912}, {}))
     shown = command._state(at, ScheduleConfig(steps=130_010))
     assert shown == "loss 0.510  30.2 ms/step  1:05:26 left  2 skipped  R 0.912 at 5 %"
-    assert "  3:20 left" in command._state(at, ScheduleConfig(minutes=5))
+    assert "  0:03:20 left" in command._state(at, ScheduleConfig(minutes=5))
     assert command._state(Progress(0, 0.0, 0.0), ScheduleConfig()) == ""

@@ -22,7 +22,7 @@ from flowinpaint.methods.registry import METHODS
 from flowinpaint.metrics import geometric_mean
 from flowinpaint.networks.weights import CHECKSUMS, check_shipped, read_checksums
 from flowinpaint.neuroexplicit import dtm
-from flowinpaint.speed.cases import weights_files
+from flowinpaint.speed.cases import check_weights
 from helpers import generator, neuroexplicit, random_field, reference
 
 SHIPPED = {name: method for name, method in BUILTIN.items() if method.shipped}
@@ -158,7 +158,7 @@ def refused(error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         check_method("neuroexplicit")
     with pytest.raises(error, match=match):
-        weights_files(["neuroexplicit"])
+        check_weights(["neuroexplicit"])
 
 
 def test_damaged_weights_are_refused(copy: Path) -> None:

@@ -19,7 +19,7 @@ from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.result import Solution
 from flowinpaint.speed import cases, measure, roofline
-from flowinpaint.speed.cases import SpeedCase, all_cases, fill_function, inputs_at, network_of, weights_files
+from flowinpaint.speed.cases import Precision, SpeedCase, all_cases, check_weights, fill_function, inputs_at
 from flowinpaint.speed.measure import (
     RESET,
     SizeSweep,
@@ -37,6 +37,7 @@ from flowinpaint.speed.roofline import PeakRates, StageCount, measure_rates
 
 CPU = torch.device("cpu")
 CELL = SpeedCase("nearest", 100, 200, "cpu", "auto")
+INPUTS = partial(inputs_at, density=0.1, seed=0)
 RATES = PeakRates("cpu", "float32", copy=10.0, matrix=100.0)
 
 
@@ -62,7 +63,7 @@ def test_the_floor_is_the_slower_of_computing_and_moving() -> None:
 
 def test_rates_are_bytes_both_ways_and_operations_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "timed", lambda work, device: 0.5)
-    assert measure_rates(CPU, torch.float32) == PeakRates("cpu", "float32", 2 * 2**20 / 0.5, 2 * 64**3 / 0.5)
+    assert measure_rates("cpu", torch.float32) == PeakRates("cpu", "float32", 2 * 2**20 / 0.5, 2 * 64**3 / 0.5)
 
 
 def test_calls_are_warmed_up_and_repeated() -> None:
@@ -100,11 +101,11 @@ def test_what_is_given_has_the_size_and_the_density(size: tuple[int, int]) -> No
 def test_files_are_looked_at_before_anything_is_timed(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"bad\.safetensors: not a readable"):
-        weights_files([str(tmp_path / "bad.safetensors")])
+        check_weights([str(tmp_path / "bad.safetensors")])
     with pytest.raises(FileNotFoundError, match="there is no such file"):
-        weights_files([str(tmp_path / "none.safetensors")])
+        check_weights([str(tmp_path / "none.safetensors")])
     with pytest.raises(InputError, match=r"methods must be one of .*got 'magic'"):
-        weights_files(["magic"])
+        check_weights(["magic"])
 
 
 @pytest.fixture
@@ -116,16 +117,19 @@ def model_file(tmp_path: Path) -> Path:
 
 def test_what_is_timed_is_what_inpaint_computes(model_file: Path) -> None:
     given = inputs_at(24, 32, 0.2, 0)
-    for method, weights in (("nearest", None), ("tiny", model_file)):
-        result = api.inpaint(*given, weights or method, "cpu").flow
-        timed = fill_function(method, weights, CPU, "auto")(*given.on(CPU))
-        u = timed if weights else timed.u
+    for method in ("nearest", str(model_file)):
+        result = api.inpaint(*given, method, "cpu").flow
+        timed = fill_function(method, CPU, "auto")(*given.on(CPU))
+        u = timed.u if method == "nearest" else timed
         np.testing.assert_allclose(u[0].permute(1, 2, 0).numpy(), result, atol=1e-5)
 
 
-def test_float32_is_plain_pytorch(model_file: Path) -> None:
-    assert network_of(model_file, CPU, "float32").backend == "torch"
-    assert network_of(model_file, CPU, "auto").backend == "auto"
+@pytest.mark.parametrize(("precision", "backend"), [("float32", "torch"), ("auto", "auto")])
+def test_float32_is_plain_pytorch(monkeypatch: pytest.MonkeyPatch, precision: Precision, backend: str) -> None:
+    model = Neuroexplicit(NeuroexplicitConfig(width=2))
+    monkeypatch.setattr(cases, "load_model", lambda method, device: model)
+    fill_function("neuroexplicit", CPU, precision)
+    assert model.backend == backend
 
 
 def test_a_measurement_has_everything(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +140,7 @@ def test_a_measurement_has_everything(model_file: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(cases, "fastest_dtype", lambda: torch.bfloat16)
     all_of = all_cases(["nearest", str(model_file)], [(24, 32)], ["cpu"], ["auto", "float32"])
     seen: list[SpeedResult] = []
-    weights = {"nearest": None, str(model_file): model_file}
-    results, rates = measure_cases(all_of, weights, density=0.1, seed=0, repeats=3, memory=False, progress=seen.append)
+    results, rates = measure_cases(all_of, INPUTS, repeats=3, memory=False, progress=seen.append)
     assert [m.case for m in seen] == [m.case for m in results] == all_of
     assert [m.end_to_end is None for m in results] == [False, False, True]
     for m in results:
@@ -156,9 +159,7 @@ def test_on_a_gpu_memory_is_measured_with_the_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(roofline.COPY_BYTES, "cuda", 2**20)
     monkeypatch.setitem(roofline.MATRIX_SIDE, "cuda", 64)
     all_of = all_cases(["nearest"], [(100, 200)], ["cuda"], ["auto"])
-    (m,), rates = measure_cases(
-        all_of, {"nearest": None}, density=0.1, seed=0, repeats=3, memory=False, progress=lambda m: None
-    )
+    (m,), rates = measure_cases(all_of, INPUTS, repeats=3, memory=False, progress=lambda m: None)
     assert m.error is None
     assert m.memory is not None
     assert 6 * 4 * 100 * 200 < m.memory < 10**9
@@ -171,15 +172,7 @@ def test_a_cell_that_fails_is_told_and_the_others_go_on(monkeypatch: pytest.Monk
 
     monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", fragile))
     all_of = all_cases(["fragile", "nearest"], [(16, 16)], ["cpu"], ["auto"])
-    results, _ = measure_cases(
-        all_of,
-        dict.fromkeys(["fragile", "nearest"]),
-        density=0.1,
-        seed=0,
-        repeats=1,
-        memory=False,
-        progress=lambda m: None,
-    )
+    results, _ = measure_cases(all_of, INPUTS, repeats=1, memory=False, progress=lambda m: None)
     assert [m.error for m in results] == ["RuntimeError: not today", None]
     assert speed_tables(results)[0].rows[0][:2] == ["fragile", "failed"]
 
@@ -188,14 +181,14 @@ def test_memory_is_that_of_the_call() -> None:
     if not RESET.exists():
         pytest.skip("this system does not tell")
     case = SpeedCase("nearest", 1000, 1000, "cpu", "auto")
-    peak = cpu_memory(case, None, inputs_at(1000, 1000, 0.05, 0))
+    peak = cpu_memory(case, inputs_at(1000, 1000, 0.05, 0))
     assert peak is not None
     assert 24e6 < peak < 400e6  # the input alone is six float32 numbers a pixel
 
 
 def test_memory_says_why_it_failed() -> None:
     with pytest.raises(InputError, match="magic"):
-        peak_memory(SpeedCase("magic", 16, 16, "cpu", "auto"), None, inputs_at(16, 16, 0.05, 0))
+        peak_memory(SpeedCase("magic", 16, 16, "cpu", "auto"), inputs_at(16, 16, 0.05, 0))
 
 
 def test_many_sizes_leave_the_first_out() -> None:
@@ -211,7 +204,7 @@ def test_many_sizes_are_different() -> None:
     assert sorted(random_sizes(9, (4, 6), 0)) == [(y, x) for y in (4, 5, 6) for x in (4, 5, 6)]
     calls: list[None] = []
     progress = partial(calls.append, None)
-    many = sweep_sizes("nearest", None, "cpu", 4, (8, 12), density=0.5, seed=1, progress=progress)
+    many = sweep_sizes("nearest", "cpu", random_sizes(4, (8, 12), 1), INPUTS, progress)
     assert len(calls) == len(many.first) == len(many.steady) == len(set(many.sizes)) == 4
     assert min(many.first + many.steady) > 0
 

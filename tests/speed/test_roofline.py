@@ -10,14 +10,8 @@ from flowinpaint.baselines.flownets.module import FlowNetS
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.levels import START_STEPS
 from flowinpaint.neuroexplicit.model import Neuroexplicit
-from flowinpaint.speed.roofline import (
-    StageCount,
-    explicit_counts,
-    level_sizes,
-    network_count,
-    network_counts,
-    neuroexplicit_counts,
-)
+from flowinpaint.speed.cases import SpeedCase
+from flowinpaint.speed.roofline import StageCount, counts_of, level_sizes, network_count, neuroexplicit_counts
 
 PAPER = NeuroexplicitConfig(width=5)
 FLOW_AWARE = NeuroexplicitConfig(width=6, decoder_kernel=2, flow_aware=True, start="pull", time_step="quarter")
@@ -66,7 +60,7 @@ def test_a_baseline_counts_the_convolutions_of_its_fill() -> None:
     inputs = torch.zeros(1, 3, 64, 128), torch.zeros(1, 2, 64, 128), torch.ones(1, 1, 64, 128)
     with FlopCounterMode(display=False) as counter, ConvolutionTraffic() as traffic, torch.no_grad():
         model.fill(*inputs)
-    (count,) = network_counts(model, 64, 128, element=2)
+    count = network_count(model, 64, 128, element=2)
     assert count.operations == counter.get_total_flops()
     assert count.bytes == 2 * traffic.numbers
 
@@ -119,4 +113,5 @@ def test_a_tiny_image_is_counted_as_extended() -> None:
 
 
 def test_without_a_network_only_input_and_output_count() -> None:
-    assert explicit_counts(10, 20) == [StageCount("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]
+    case = SpeedCase("nearest", 10, 20, "cpu", "auto")
+    assert counts_of(case) == [StageCount("input and output", 0, 4 * 200 * 8, 4 * 200 * 8)]

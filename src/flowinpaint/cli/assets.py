@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +9,10 @@ import cv2
 import numpy as np
 import torch
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
+from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 from rich.text import Text
 
-from flowinpaint.cli.console import messages, output, say
+from flowinpaint.cli.console import output, progress_bar, say, tell_written
 from flowinpaint.data.assets import LONGEST, OPTIONS, build_bank
 from flowinpaint.data.bank import BANK_SUFFIX, KINDS, MAX_SIDE, MIN_SIDE, PictureBank, bank_picture, read_bank
 from flowinpaint.data.generator.render import LayeredFlow
@@ -65,12 +62,14 @@ def build(
 
     def skip(sentence: str) -> None:
         skipped.append(sentence)
-        if len(skipped) <= _SKIPPED_SHOWN:
-            say("Skipped:", "yellow", sentence)
-        elif len(skipped) == _SKIPPED_SHOWN + 1:
-            say("Skipped:", "yellow", "and more …")
+        if len(skipped) <= _SKIPPED_SHOWN + 1:
+            say("Skipped:", "yellow", sentence if len(skipped) <= _SKIPPED_SHOWN else "and more …")
 
-    with _files_bar() as report:
+    with progress_bar("pictures", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), total=None) as (bar, task):
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
         counts = build_bank(folders, out, longest=longest, jobs=jobs, progress=report, skipped=skip)
     parts = [f"{counts[kind]} {OPTIONS[kind]}{'' if folders[kind] else ' (drawn)'}" for kind in KINDS]
     lost = f"; skipped: {len(skipped)}" if skipped else ""
@@ -92,16 +91,7 @@ def preview(
     source = procedural_bank() if bank is None else read_bank(bank)
     panels = _pictures(source, count, seed, size) if pictures else _scenes(source, count, seed, size)
     write_image(out, contact_sheet(panels, min(count, _COLUMNS)))
-    output.print(Text(f"Wrote {out}."), soft_wrap=True)
-
-
-@contextmanager
-def _files_bar() -> Iterator[Callable[[int, int], None]]:
-    """A transient progress bar of files, on a terminal."""
-    columns = (TextColumn("pictures"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    tell_written(out)
 
 
 def _scenes(bank: PictureBank, count: int, seed: int, size: int) -> list[Panel | None]:

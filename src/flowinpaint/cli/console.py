@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -22,13 +23,10 @@ if TYPE_CHECKING:  # nothing that `flowinpaint --version` or `fill` does not nee
     from flowinpaint.result import Progress
     from flowinpaint.text_tables import TextTable
 
-if TYPE_CHECKING:
-    from flowinpaint.evaluation.runner import Step
-
 output = Console()
 messages = Console(stderr=True)
 BETWEEN_LINES = 30.0
-"""Seconds between two lines on the progress of a fill where there is no bar."""
+"""Seconds between two lines on the progress of a fill or a training where there is no bar."""
 _FIRST_WIDTH = 24
 
 
@@ -42,6 +40,16 @@ def tell_written(*paths: Path) -> None:
     output.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
 
 
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Print the distinct warnings of a block when it has ended."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        say("Warning:", "yellow", message)
+
+
 def print_table(table: TextTable, bold: int | None = None, without: Collection[str] = ()) -> None:
     """Print a table that fits 80 characters, one column in bold, without the columns of some headings."""
     drawn = Table(title=table.title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -49,7 +57,7 @@ def print_table(table: TextTable, bold: int | None = None, without: Collection[s
     widest = max(len(row[0]) for row in table.rows)
     for i in shown:
         heading = table.headings[i]
-        if not heading.startswith(">"):  # as in "> 1 px"
+        if heading[0] != ">" and not heading[0].isdigit():  # as in "> 1 px" and "5 %"
             heading = heading.replace(" ", "\n")
         style = "bold green" if i == bold else None
         width = None if i else min(_FIRST_WIDTH, widest)
@@ -59,15 +67,16 @@ def print_table(table: TextTable, bold: int | None = None, without: Collection[s
     output.print(drawn)
 
 
-def progress_bar(*columns: str | ProgressColumn, estimate_period: float = 30.0) -> ProgressBar:
-    """A bar on stderr, gone when its `with` block ends; invisible unless stderr is a terminal."""
-    return ProgressBar(
-        *columns,
-        console=messages,
-        transient=True,
-        disable=not messages.is_terminal,
-        speed_estimate_period=estimate_period,
-    )
+@contextmanager
+def progress_bar(
+    *columns: str | ProgressColumn, total: float | None, estimate_period: float = 30.0, **fields: Any
+) -> Iterator[tuple[ProgressBar, TaskID]]:
+    """A bar with one task on stderr, gone when the block ends; invisible unless stderr is a terminal."""
+    hidden = not messages.is_terminal
+    with ProgressBar(
+        *columns, console=messages, transient=True, disable=hidden, speed_estimate_period=estimate_period
+    ) as bar:
+        yield bar, bar.add_task("", total=total, **fields)
 
 
 @contextmanager
@@ -77,9 +86,8 @@ def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], No
     For a method that knows its share of the whole, that share and the time left; without a terminal a line of these
     every BETWEEN_LINES seconds.
     """
-    state_column = "{task.fields[state]}"
-    with progress_bar("{task.description}", BarColumn(), state_column, TimeElapsedColumn()) as bar:
-        task = bar.add_task("", total=1.0, state="")
+    columns = ("{task.description}", BarColumn(), "{task.fields[state]}", TimeElapsedColumn())
+    with progress_bar(*columns, total=1.0, state="") as (bar, task):
         start = told = time.monotonic()
 
         def report(method: str, p: Progress) -> None:
@@ -106,8 +114,7 @@ def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], No
 def runs_bar() -> Iterator[Callable[[Step], None]]:
     """A progress bar for evaluation runs; without a terminal a line when a method has finished a data set."""
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left")
-    with progress_bar(*columns, TimeRemainingColumn(), estimate_period=600) as bar:
-        task = bar.add_task("", total=None)
+    with progress_bar(*columns, TimeRemainingColumn(), total=None, estimate_period=600) as (bar, task):
 
         def report(step: Step) -> None:
             record = step.record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from flowinpaint.api import inpaint
-from flowinpaint.cli.console import output, say, solver_bar
+from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
 from flowinpaint.errors import InputError
 from flowinpaint.io import (
@@ -25,7 +25,6 @@ from flowinpaint.io import (
 )
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
-from flowinpaint.result import Info
 from flowinpaint.viz.sheet import preview as draw_preview
 
 ERROR_SUFFIXES = (".pfm", ".npy", ".npz")
@@ -104,17 +103,8 @@ def command(
         raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
 
     parameters = ({} if table is None else table.at(float(known.mean()))) | overrides
-    with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        result = inpaint(
-            guide,
-            sparse,
-            known,
-            method=method,
-            device=device,
-            progress=lambda p: report(method, p),
-            **parameters,
-        )
+    with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
+        result = inpaint(guide, sparse, known, method, device, progress=partial(report, method), **parameters)
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
@@ -127,34 +117,28 @@ def command(
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
         say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a KITTI PNG.")
-    for warning in caught:
-        say("Warning:", "yellow", str(warning.message))
-    _say_filled([out, errors, preview], int(known.sum()), known.size, result.info)
+    if known.all():
+        say("Note:", "yellow", "every vector was known; there was nothing to fill.")
+    info = result.info
+    iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
+    sentence = (
+        f"Wrote {out}: {known.sum()} of {known.size} vectors were given; {info['method']} on {info['device']}, "
+        f"{info['seconds']:.2f} s{iterations}."
+    )
+    output.print(Text(sentence), soft_wrap=True)
+    for path in filter(None, (errors, preview)):
+        tell_written(path)
 
 
 def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> None:
     """Raise InputError if an output would overwrite an input or another output."""
-    taken = [path.resolve() for path in inputs if path is not None]
-    for path in outputs:
-        if path is None:
-            continue
+    taken = {path.resolve() for path in inputs if path is not None}
+    for path in filter(None, outputs):
         if path.resolve() in taken:
             raise InputError(f"{path}: is also an input or another output; choose another name")
-        taken.append(path.resolve())
+        taken.add(path.resolve())
 
 
 def _check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int, ...]) -> None:
     if shape[:2] != size[:2]:
         raise InputError(f"{path}: is {shape[1]}x{shape[0]} pixels (width x height), but {flow} is {size[1]}x{size[0]}")
-
-
-def _say_filled(written: list[Path | None], given: int, pixels: int, info: Info) -> None:
-    if given == pixels:
-        say("Note:", "yellow", "every vector was known; there was nothing to fill.")
-    iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
-    sentences = [
-        f"Wrote {written[0]}: {given} of {pixels} vectors were given; {info['method']} on {info['device']}, "
-        f"{info['seconds']:.2f} s{iterations}."
-    ]
-    sentences += [f"Wrote {path}." for path in written[1:] if path is not None]
-    output.print(Text("\n".join(sentences)), soft_wrap=True)

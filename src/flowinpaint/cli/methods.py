@@ -1,8 +1,5 @@
 """`flowinpaint methods`."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.table import Table
 
 from flowinpaint.cli.console import output, say
@@ -18,7 +15,8 @@ def command() -> None:
     found = all_methods()
     for method in found:
         if not method.why_not():
-            table.add_row(method.name, method.summary, _defaults(method.parameters), _weights(method))
+            defaults = ", ".join(f"{key} ({_written(value)})" for key, value in method.parameters.items())
+            table.add_row(method.name, method.summary, defaults, _weights(method))
     output.print(table)
     for method in found:
         if reason := method.why_not():
@@ -29,10 +27,6 @@ def _weights(method: Method) -> str:
     if method.weights is None:
         return "needs none"
     return "shipped" if method.shipped else str(method.weights)
-
-
-def _defaults(parameters: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} ({_written(value)})" for key, value in parameters.items())
 
 
 def _written(default: float | str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +20,11 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of random masks, drawn for 
 ParameterFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Parameters as 'flowinpaint tune' writes them; --set overrides.")
 ]
+
+
+def list_option(sentence: str) -> Any:
+    """An option for values separated by commas."""
+    return typer.Option(metavar="LIST", help=sentence)
 
 
 def parse_list(option: str, text: str) -> list[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,24 +15,15 @@ from rich.text import Text
 
 from flowinpaint.checks import check_device
 from flowinpaint.cli.console import messages, output, print_table, progress_bar, say, tell_written
-from flowinpaint.cli.options import parse_list
+from flowinpaint.cli.options import list_option, parse_list
 from flowinpaint.errors import InputError
 from flowinpaint.io import make_folder
 from flowinpaint.methods import registry
-from flowinpaint.speed.cases import Precision, Size, all_cases, weights_files
-from flowinpaint.speed.measure import SizeSweep, SpeedResult, measure_cases, sweep_sizes
-from flowinpaint.speed.report import (
-    COUNT_HEADINGS,
-    as_json,
-    as_markdown,
-    growths,
-    sentences,
-    speed_tables,
-    three_figures,
-    write_plot,
-)
+from flowinpaint.speed.cases import Precision, Size, all_cases, check_weights, inputs_at
+from flowinpaint.speed.measure import SizeSweep, SpeedResult, measure_cases, random_sizes, sweep_sizes
+from flowinpaint.speed.report import COUNT_HEADINGS, as_json, as_markdown, growths, sentences, speed_tables, write_plot
 from flowinpaint.speed.roofline import PeakRates
-from flowinpaint.text_tables import write_text
+from flowinpaint.text_tables import three_figures, write_text
 from flowinpaint.viz.plots import NO_PLOT, can_plot
 
 PAPER_SIZES = "384x384,448x1024,1088x1920"
@@ -45,21 +35,14 @@ PRECISIONS: tuple[Precision, ...] = ("auto", "float32")
 
 
 def command(
-    sizes: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help=f"HEIGHTxWIDTH,...; {PAPER_SIZES} without it and --megapixels."),
-    ] = None,
-    megapixels: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Sizes of 16:9 in megapixels, e.g. 0.1,0.4,1.6,8.")
-    ] = None,
-    methods: Annotated[
-        str | None, typer.Option(metavar="LIST", help=f"Names or .safetensors files; default {', '.join(METHODS)}.")
-    ] = None,
+    sizes: Annotated[str | None, list_option(f"HEIGHTxWIDTH,...; {PAPER_SIZES} without it and --megapixels.")] = None,
+    megapixels: Annotated[str | None, list_option("Sizes of 16:9 in megapixels, e.g. 0.1,0.4,1.6,8.")] = None,
+    methods: Annotated[str | None, list_option(f"Names or .safetensors files; default {', '.join(METHODS)}.")] = None,
     devices: Annotated[
-        str | None, typer.Option(metavar="LIST", help="cpu, cuda, ...; default the CPU and, if there is one, the GPU.")
+        str | None, list_option("cpu, cuda, ...; default the CPU and, if there is one, the GPU.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(metavar="LIST", help="For networks: auto is the default of 'fill', float32 plain PyTorch.")
+        str, list_option("For networks: auto is the default of 'fill', float32 plain PyTorch.")
     ] = "auto,float32",
     repeats: Annotated[int, typer.Option(min=1, help="Minimum number of timed calls; they last at least 1 s.")] = 7,
     density: Annotated[float, typer.Option(help="Share of the vectors that is known.")] = 0.05,
@@ -79,11 +62,9 @@ def command(
 
     For training times see benchmarks/training_step.py.
     """
-    if sizes is None and megapixels is None:
-        sizes = PAPER_SIZES
     given = [] if sizes is None else parse_sizes(sizes)
     given += [] if megapixels is None else parse_megapixels(megapixels)
-    chosen_sizes = list(dict.fromkeys(given))
+    chosen_sizes = list(dict.fromkeys(given)) or parse_sizes(PAPER_SIZES)
     names = [m for m in METHODS if m in registry.methods()] if methods is None else parse_list("--methods", methods)
     found = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     places = found if devices is None else parse_list("--devices", devices)
@@ -94,34 +75,36 @@ def command(
     range_of_sides = parse_sides(sides, many_sizes)
     if not 0 < density <= 1:
         raise InputError(f"--density must be above 0 and at most 1, got {density:g}.")
-    weights = weights_files(names)
+    check_weights(names)
     cases = all_cases(names, chosen_sizes, places, precisions)
     wanted = [(place, name) for place in places for name in names] if many_sizes else []
     make_folder(out)
 
     results, rates, sweeps = list[SpeedResult](), list[PeakRates](), list[SizeSweep]()
-    inputs: dict[str, Any] = {"density": density, "seed": seed}
+    inputs_of = partial(inputs_at, density=density, seed=seed)
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
-        with _bar(len(cases) + many_sizes * len(wanted)) as advance:
-            results, rates = measure_cases(
-                cases,
-                weights,
-                **inputs,
-                repeats=repeats,
-                memory=memory,
-                progress=lambda r: advance(r.case.text, _median_text(r)),
-            )
+        with progress_bar(*columns, total=len(cases) + many_sizes * len(wanted)) as (bar, task):
+
+            def advance(r: SpeedResult) -> None:
+                bar.update(task, advance=1, description=r.case.text)
+                if not messages.is_terminal:
+                    seconds = "failed" if r.call is None else f"{three_figures(1e3 * r.call.median)} ms"
+                    say("Done:", "green", f"{r.case.text}: {seconds}")
+
+            results, rates = measure_cases(cases, inputs_of, repeats, memory, advance)
             for place, name in wanted if len(results) == len(cases) else []:
-                tell = partial(advance, f"{name}, {place}, many sizes", "")
-                sweeps.append(
-                    sweep_sizes(name, weights[name], place, many_sizes, range_of_sides, **inputs, progress=tell)
-                )
+                tell = partial(bar.update, task, advance=1, description=f"{name}, {place}, many sizes")
+                many = random_sizes(many_sizes, range_of_sides, seed)
+                sweeps.append(sweep_sizes(name, place, many, inputs_of, tell))
     except KeyboardInterrupt:
         if not results:
             say("Stopped:", "yellow", "nothing was timed, nothing is written.")
             raise typer.Exit(130) from None
 
-    settings = inputs | {
+    settings = {
+        "density": density,
+        "seed": seed,
         "sizes": chosen_sizes,
         "methods": names,
         "devices": places,
@@ -160,13 +143,12 @@ def _report(
     write_text(written[0], as_json(settings, results, rates, grown, sweeps))
     write_text(written[1], as_markdown(tables, below))
     plot = out / "speed.png"
+    plot.unlink(missing_ok=True)  # left by an earlier run with other results
     if grown and can_plot():
         write_plot(plot, grown)
         written.append(plot)
-    else:
-        plot.unlink(missing_ok=True)  # left by an earlier run with other results
-        if grown:
-            say("Note:", "yellow", NO_PLOT)
+    elif grown:
+        say("Note:", "yellow", NO_PLOT)
     tell_written(*written)
 
 
@@ -215,21 +197,3 @@ def parse_precisions(text: str) -> list[Precision]:
     if unknown := [name for name in names if name not in PRECISIONS]:
         raise InputError(f"--precision must be {' or '.join(PRECISIONS)}, got {unknown[0]!r}.")
     return [name for name in PRECISIONS if name in names]
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[str, str], None]]:
-    """A progress bar over cases; without a terminal a line for each case."""
-    with progress_bar("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
-        task = bar.add_task("", total=total)
-
-        def advance(what: str, result: str) -> None:
-            bar.update(task, advance=1, description=what)
-            if result and not messages.is_terminal:
-                say("Done:", "green", f"{what}: {result}")
-
-        yield advance
-
-
-def _median_text(r: SpeedResult) -> str:
-    return "failed" if r.call is None else f"{three_figures(1e3 * r.call.median)} ms"

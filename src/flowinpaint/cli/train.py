@@ -6,27 +6,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
-from rich.progress import Progress as ProgressBar
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
-from flowinpaint.cli.console import messages, output, say
+from flowinpaint.cli.console import BETWEEN_LINES, messages, output, print_table, progress_bar, say
 from flowinpaint.cli.options import Device
 from flowinpaint.errors import InputError
+from flowinpaint.text_tables import TextTable
 from flowinpaint.training.checkpoint import RunFolder, check_run, read_newest
 from flowinpaint.training.config import ScheduleConfig, TrainingConfig, apply_settings, read_config
 from flowinpaint.training.distributed import World, join
 from flowinpaint.training.loop import Listener, NotFiniteError, Outcome, Progress, train
 from flowinpaint.training.validation import Scores
-
-LINE_SECONDS = 30.0
-"""Interval of progress lines where there is no terminal."""
 
 
 def command(
@@ -98,15 +95,14 @@ def training_display(config: TrainingConfig, world: World) -> Iterator[Listener]
         # Only this column is cut off where the line is too long.
         TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
-    with ProgressBar(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
-        task = bar.add_task("", total=1.0, step=0, state="starting")
+    with progress_bar(*columns, total=1.0, step=0, state="starting") as (bar, task):
         reported = time.monotonic()
 
         def progress(at: Progress) -> None:
             nonlocal reported
             state = _state(at, config.schedule)
             bar.update(task, completed=at.share, step=at.step, state=state)
-            if not messages.is_terminal and time.monotonic() - reported >= LINE_SECONDS:
+            if not messages.is_terminal and time.monotonic() - reported >= BETWEEN_LINES:
                 say("Step", "green", f"{at.step}: {100 * at.share:.1f} %, {state}")
                 reported = time.monotonic()
 
@@ -118,7 +114,7 @@ def _state(at: Progress, schedule: ScheduleConfig) -> str:
     parts = [] if at.loss is None else [f"loss {at.loss:.3f}"]
     if at.pace:
         left = 60 * schedule.minutes - at.seconds if schedule.minutes else at.pace * (schedule.steps - at.step)
-        parts += [f"{1000 * at.pace:.1f} ms/step", f"{_clock(max(0.0, left))} left"]
+        parts += [f"{1000 * at.pace:.1f} ms/step", f"{timedelta(seconds=round(max(0.0, left)))} left"]
     if at.skipped:
         parts.append(f"{at.skipped} skipped")
     if at.scores is not None and at.scores.summary:
@@ -126,45 +122,25 @@ def _state(at: Progress, schedule: ScheduleConfig) -> str:
     return "  ".join(parts)
 
 
-def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    hours = f"{whole // 3600}:{whole // 60 % 60:02}" if whole >= 3600 else f"{whole // 60}"
-    return f"{hours}:{whole % 60:02}"
-
-
 def _report(outcome: Outcome, folder: Path) -> None:
     if outcome.interrupted:
         say("Stopped:", "yellow", f"step {outcome.step} is saved; resume with: flowinpaint train --resume -o {folder}")
         return
     if outcome.scores is not None:
-        for table in _tables(outcome.scores):
-            output.print(table)
+        _print_scores(outcome.scores)
     run = RunFolder(folder)
     picture = f", {run.picture}" if run.picture.exists() else ""
     output.print(Text(f"Trained {outcome.step} steps; look at {run.model}{picture} and {run.log}."), soft_wrap=True)
 
 
-def _tables(scores: Scores) -> list[Table]:
-    """Tables of the errors on held-out scenes by method, and of R by data set, with a column per density."""
-    tables = []
-    if scores.heldout:
-        errors = {name: [row[name] for row in scores.heldout.values()] for name in next(iter(scores.heldout.values()))}
-        tables.append(_table("EPE (px) on held-out generated scenes", "method", list(scores.heldout), errors))
-    if scores.ratio:
-        names = dict.fromkeys(name for row in scores.frames.values() for name in row)
-        ratios = {name: [row.get(name) for row in scores.frames.values()] for name in names}
-        ratios["all"] = list(scores.ratio.values())
-        tables.append(_table("R: EPE relative to laplace-beltrami", "data set", list(scores.ratio), ratios))
-    return tables
-
-
-def _table(
-    title: str, first: str, densities: list[str], rows: dict[str, list[float | None]] | dict[str, list[float]]
-) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first)
-    for density in densities:
-        table.add_column(f"{density} %", justify="right")
-    for name, values in rows.items():
-        table.add_row(name, *("" if value is None else f"{value:.3f}" for value in values))
-    return table
+def _print_scores(scores: Scores) -> None:
+    """Print the errors on held-out scenes by method, and R by data set, with a column per density."""
+    ratios = {density: {**own, "all": scores.ratio[density]} for density, own in scores.frames.items()}
+    for title, first, columns in (
+        ("EPE (px) on held-out generated scenes", "method", scores.heldout),
+        ("R: EPE relative to laplace-beltrami", "data set", ratios),
+    ):
+        if columns:
+            names = sorted(dict.fromkeys(name for own in columns.values() for name in own), key="all".__eq__)
+            rows = [[name, *(f"{own[name]:.3f}" if name in own else "" for own in columns.values())] for name in names]
+            print_table(TextTable(title, [first, *(f"{density} %" for density in columns)], rows))

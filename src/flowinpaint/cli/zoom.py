@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from flowinpaint.cli.console import say, tell_written
-from flowinpaint.cli.options import Device, Seed, parse_list, parse_percents
+from flowinpaint.cli.console import tell_written, warnings_told
+from flowinpaint.cli.options import Device, Seed, list_option, parse_list, parse_percents
 from flowinpaint.data.folder import Frame, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
@@ -27,13 +26,9 @@ def command(
         Path | None, typer.Option(help="A folder of frames as for 'evaluate'; default the package's own scenes.")
     ] = None,
     samples: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Samples as DATASET/SAMPLE; default the first one of each data set."),
+        str | None, list_option("Samples as DATASET/SAMPLE; default the first one of each data set.")
     ] = None,
-    methods: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help=f"Names or .safetensors files; default {', '.join(_METHODS)}."),
-    ] = None,
+    methods: Annotated[str | None, list_option(f"Names or .safetensors files; default {', '.join(_METHODS)}.")] = None,
     given: Annotated[
         str, typer.Option(metavar="CASE", help=f"The known pixels: per cent, or {', '.join(PATTERNS)}.")
     ] = "5",
@@ -58,11 +53,8 @@ def command(
 
 def draw_figure(path: Path, frames: Mapping[str, Frame], methods: Sequence[str], case: Case, device: str) -> None:
     """Fill the frames with the methods and draw the results; print the methods' warnings."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings_told():
         rows = fill_rows(frames, methods, device)
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        say("Warning:", "yellow", message)
     write_figure(path, zoom_figure(rows, case))
 
 

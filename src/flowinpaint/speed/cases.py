@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import cv2
@@ -17,9 +16,8 @@ from torch import Tensor
 from flowinpaint.api import load_model, to_batch
 from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.masks import random_mask
+from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import get_method
-from flowinpaint.networks.network import Network
-from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped, read_model
 from flowinpaint.neuroexplicit.kernels.dtm_cpu import fastest_dtype
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 
@@ -103,40 +101,20 @@ def all_cases(
     ]
 
 
-def weights_files(methods: Iterable[str]) -> dict[str, Path | None]:
-    """The weights file of each method, None for methods without one; faulty files raise here, before any timing."""
-    files: dict[str, Path | None] = {}
-    for method in methods:
-        if method.endswith(WEIGHTS_SUFFIX):
-            files[method] = Path(method)
-            read_model(method)
-        else:
-            found = get_method(method, "methods")
-            files[method] = found.weights
-            if found.weights is not None and found.shipped:
-                check_shipped(found.weights)
-    return files
+def check_weights(methods: Iterable[str]) -> None:
+    """Raise the error of a method that does not exist or whose weights file is faulty."""
+    for name in methods:
+        method = get_method(name, "methods")
+        if method.weights is not None:
+            read_network(method.weights, method.shipped, torch.device("cpu"))
 
 
-def network_of(weights: Path, device: torch.device, precision: Precision) -> Network:
-    """The model in a file, set to a precision if it has fast paths."""
-    model = load_model(weights, device)
-    if isinstance(model, Neuroexplicit):
-        model.backend = "auto" if precision == "auto" else "torch"
-    return model
-
-
-def fill_function(
-    method: str, weights: Path | None, device: torch.device, precision: Precision
-) -> Callable[[Tensor, Tensor, Tensor], Any]:
+def fill_function(method: str, device: torch.device, precision: Precision) -> Callable[[Tensor, Tensor, Tensor], Any]:
     """The method as a function of image, flow and mask (1, ·, H, W) that are on the device already."""
-    if weights is None:
-        return get_method(method).fill
-    model = network_of(weights, device, precision)
-
-    @torch.inference_mode()
-    def run(image: Tensor, flow: Tensor, mask: Tensor) -> Tensor:
-        filled: Tensor = model(image, flow, mask)
-        return filled
-
-    return run
+    found = get_method(method)
+    if found.weights is None:
+        return found.fill
+    model = load_model(method, device)
+    if isinstance(model, Neuroexplicit) and precision == "float32":
+        model.backend = "torch"
+    return torch.inference_mode()(model.__call__)

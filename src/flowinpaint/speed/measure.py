@@ -7,9 +7,9 @@ import multiprocessing
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import torch
 from flowinpaint.api import inpaint
 from flowinpaint.errors import sentence_of
 from flowinpaint.masks import random_mask
-from flowinpaint.speed.cases import Inputs, Size, SpeedCase, fill_function, inputs_at
+from flowinpaint.speed.cases import Inputs, Size, SpeedCase, fill_function
 from flowinpaint.speed.roofline import PeakRates, StageCount, counts_of, measure_rates, timed
 
 LEAST_SECONDS = 1.0
@@ -51,7 +51,7 @@ class Timing:
         return float(low), float(high)
 
 
-@dataclass(frozen=True)
+@dataclass
 class SpeedResult:
     """The measurements of a case, or an error.
 
@@ -83,68 +83,56 @@ def repeat(work: Callable[[], Any], device: torch.device, repeats: int) -> Timin
 
 def measure_cases(
     cases: Sequence[SpeedCase],
-    weights: Mapping[str, Path | None],
-    *,
-    density: float,
-    seed: int,
+    inputs_of: Callable[[int, int], Inputs],
     repeats: int,
     memory: bool,
     progress: Callable[[SpeedResult], None],
 ) -> tuple[list[SpeedResult], list[PeakRates]]:
     """Measure each case, and the peak rates of each device and type in use.
 
-    memory: also measure that of CPU cases, each in its own process; a GPU's is always measured. A case that fails
-    becomes a result with an error. After Ctrl-C the finished cases are returned, if there are any.
+    inputs_of: a function of height and width. memory: also measure that of CPU cases, each in its own process; a GPU's
+    is always measured. A case that fails becomes a result with an error. After Ctrl-C the finished cases are returned,
+    if there are any.
     """
-    kinds = list(dict.fromkeys((case.device, case.dtype) for case in cases))
-
-    def all_rates() -> list[PeakRates]:
-        return [measure_rates(torch.device(device), dtype) for device, dtype in kinds]
-
-    rates, results = all_rates(), list[SpeedResult]()
+    kinds = dict.fromkeys((case.device, case.dtype) for case in cases)
+    rates = {kind: measure_rates(*kind) for kind in kinds}
+    results: list[SpeedResult] = []
     try:
         for case in cases:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 try:
-                    inputs = inputs_at(case.height, case.width, density, seed)
-                    result = _measure(case, weights[case.method], inputs, repeats, memory)
+                    result = _measure(case, inputs_of(case.height, case.width), repeats, memory)
                 except Exception as error:
                     result = SpeedResult(case, error=sentence_of(error))
-            notes = list(dict.fromkeys(str(warning.message) for warning in caught))
-            results.append(replace(result, notes=notes))
-            progress(results[-1])
+            result.notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+            results.append(result)
+            progress(result)
         # The better of two measurements, in case another program was busy during one of them.
-        rates = [rate.better(again) for rate, again in zip(rates, all_rates(), strict=True)]
+        rates = {kind: rate.better(measure_rates(*kind)) for kind, rate in rates.items()}
     except KeyboardInterrupt:
         if not results:
             raise
-    by_kind = dict(zip(kinds, rates, strict=True))
-    return [
-        r if r.error is not None else replace(r, floor=by_kind[r.case.device, r.case.dtype].floor(r.counts))
-        for r in results
-    ], rates
+    for result in results:
+        if result.error is None:
+            result.floor = rates[result.case.device, result.case.dtype].floor(result.counts)
+    return results, list(rates.values())
 
 
-def _measure(case: SpeedCase, weights: Path | None, inputs: Inputs, repeats: int, memory: bool) -> SpeedResult:
+def _measure(case: SpeedCase, inputs: Inputs, repeats: int, memory: bool) -> SpeedResult:
     device, end_to_end = torch.device(case.device), None
     before = _free_memory(device)
-    call = _time_call(case, weights, inputs, repeats)
+    fill = partial(fill_function(case.method, device, case.precision), *inputs.on(device))
+    call = repeat(fill, device, repeats)
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else None
+    del fill  # with the model and its input
     _free_memory(device)
     if case.precision == "auto":
         # By the clock, also on a GPU: the call ends when the result is in the caller's memory.
-        work = partial(inpaint, *inputs, case.method if weights is None else weights, device)
-        end_to_end = repeat(work, torch.device("cpu"), repeats)
+        end_to_end = repeat(partial(inpaint, *inputs, case.method, device), torch.device("cpu"), repeats)
     if peak is None and memory:
-        peak = cpu_memory(case, weights, inputs)
-    return SpeedResult(case, call, end_to_end, peak, counts_of(case, weights))
-
-
-def _time_call(case: SpeedCase, weights: Path | None, inputs: Inputs, repeats: int) -> Timing:
-    device = torch.device(case.device)
-    fill = fill_function(case.method, weights, device, case.precision)
-    return repeat(partial(fill, *inputs.on(device)), device, repeats)
+        peak = cpu_memory(case, inputs)
+    return SpeedResult(case, call, end_to_end, peak, counts_of(case))
 
 
 def _free_memory(device: torch.device) -> int:
@@ -157,7 +145,7 @@ def _free_memory(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device)
 
 
-def cpu_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int | None:
+def cpu_memory(case: SpeedCase, inputs: Inputs) -> int | None:
     """Peak resident bytes of a call, with its input but without the model, measured in a process of its own.
 
     None where the system does not report them: only Linux does.
@@ -165,13 +153,13 @@ def cpu_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int | N
     if not RESET.exists():
         return None
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(peak_memory, case, weights, inputs).result()
+        return pool.submit(peak_memory, case, inputs).result()
 
 
-def peak_memory(case: SpeedCase, weights: Path | None, inputs: Inputs) -> int:
+def peak_memory(case: SpeedCase, inputs: Inputs) -> int:
     """Peak resident bytes of a call above those of this process after filling a small field."""
     device = torch.device(case.device)
-    fill = fill_function(case.method, weights, device, case.precision)
+    fill = fill_function(case.method, device, case.precision)
     rows, columns = (slice(None, None, -(-side // WARM_SIDE)) for side in inputs.mask.shape)
     image, flow = inputs.image[rows, columns], inputs.flow[rows, columns]
     small = Inputs(image, flow, random_mask((flow.shape[0], flow.shape[1]), 0.05))
@@ -188,7 +176,7 @@ def _resident(name: str) -> int:
     return 1024 * int(line.split()[1])
 
 
-@dataclass(frozen=True)
+@dataclass
 class SizeSweep:
     """A method at many sizes: seconds of the first call at each size, and the median of a few calls after it.
 
@@ -197,9 +185,9 @@ class SizeSweep:
 
     method: str
     device: str
-    sizes: list[Size]
-    first: list[float]
-    steady: list[float]
+    sizes: list[Size] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    steady: list[float] = field(default_factory=list)
     error: str | None = None
 
     @property
@@ -210,34 +198,31 @@ class SizeSweep:
 
 def sweep_sizes(
     method: str,
-    weights: Path | None,
     device: str,
-    count: int,
-    sides: tuple[int, int],
-    *,
-    density: float,
-    seed: int,
+    sizes: Sequence[Size],
+    inputs_of: Callable[[int, int], Inputs],
     progress: Callable[[], None],
 ) -> SizeSweep:
-    """Fill fields of `count` different sizes in a row at precision "auto", each a few times.
+    """Fill fields of different sizes in a row at precision "auto", each a few times.
 
-    sides: the smallest and largest side. A ratio well above 1 means that new sizes compile or record anew.
+    A ratio well above 1 means that new sizes compile or record anew.
     """
-    place = torch.device(device)
-    sizes, first, steady, error = random_sizes(count, sides, seed), list[float](), list[float](), None
+    place, sweep = torch.device(device), SizeSweep(method, device)
     try:
-        fill = fill_function(method, weights, place, "auto")
+        fill = fill_function(method, place, "auto")
         for size in sizes:
-            work = partial(fill, *inputs_at(*size, density, seed).on(place))
+            work = partial(fill, *inputs_of(*size).on(place))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # single cases have reported these already
-                seconds = timed(work, place)
-                steady.append(statistics.median(timed(work, place) for _ in range(STEADY_CALLS)))
-            first.append(seconds)
+                first = timed(work, place)
+                steady = statistics.median(timed(work, place) for _ in range(STEADY_CALLS))
+            sweep.sizes.append(size)
+            sweep.first.append(first)
+            sweep.steady.append(steady)
             progress()
     except Exception as fault:  # any failure of any method, as for single cases
-        error = sentence_of(fault)
-    return SizeSweep(method, device, sizes[: len(first)], first, steady, error)
+        sweep.error = sentence_of(fault)
+    return sweep
 
 
 def random_sizes(count: int, sides: tuple[int, int], seed: int) -> list[Size]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +18,7 @@ import torch
 from flowinpaint.machine import device_name, machine, processor_model
 from flowinpaint.speed.measure import SizeSweep, SpeedResult, Timing
 from flowinpaint.speed.roofline import PeakRates
-from flowinpaint.text_tables import NONE, TextTable, markdown_table
+from flowinpaint.text_tables import NONE, TextTable, markdown_table, three_figures
 from flowinpaint.viz.plots import plain_number, plot_file
 
 COUNT_HEADINGS = ["Gop", "MB moved"]
@@ -47,16 +49,14 @@ class Growth:
 
 def growths(results: Sequence[SpeedResult]) -> list[Growth]:
     """The growth of each method, device and precision that was timed at two or more numbers of pixels."""
-    points: dict[tuple[str, str, str], dict[int, float]] = {}
+    points = defaultdict[tuple[str, str, str], dict[int, float]](dict)
     for r in results:
         if r.call is not None:
-            times = points.setdefault((r.case.method, r.case.device, r.case.precision), {})
-            times[r.case.height * r.case.width] = r.call.median
+            points[r.case.method, r.case.device, r.case.precision][r.case.height * r.case.width] = r.call.median
     fitted = []
     for key, times in points.items():
-        pixels = sorted(times)
-        if len(pixels) > 1:
-            seconds = [times[n] for n in pixels]
+        if len(times) > 1:
+            pixels, seconds = (list(column) for column in zip(*sorted(times.items()), strict=True))
             slope = np.polynomial.Polynomial.fit(np.log(pixels), np.log(seconds), 1).convert().coef[1]
             fitted.append(Growth(*key, float(slope), pixels, seconds))
     return fitted
@@ -129,12 +129,10 @@ def as_json(
     sweeps: Sequence[SizeSweep],
 ) -> str:
     """All measurements with every sample, settings and machine; times are in seconds."""
-    packages: dict[str, str | None] = {}
-    for package in ("triton", "numba", "opencv-contrib-python-headless"):
-        try:
+    packages: dict[str, str | None] = dict.fromkeys(("triton", "numba", "opencv-contrib-python-headless"))
+    for package in packages:
+        with suppress(PackageNotFoundError):
             packages[package] = version(package)
-        except PackageNotFoundError:
-            packages[package] = None
     devices = {device: _device_text(device) for device in dict.fromkeys(rate.device for rate in rates)}
     content = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -180,11 +178,6 @@ def write_plot(path: Path, grown: Sequence[Growth]) -> None:
         axes.yaxis.set_minor_formatter(plain_number)
         axes.grid(which="both", alpha=0.3)
         axes.legend(fontsize="small")
-
-
-def three_figures(value: float) -> str:
-    """A number with three significant figures, without a power of ten if it is large."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _device_text(device: str) -> str:

@@ -15,24 +15,28 @@ A cache that holds a whole layer can beat this, so the floor is a yardstick, not
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from flowinpaint.baselines.pd.config import PDConfig
+from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import read_model
 from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, levels_of, per_level
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.speed.cases import SpeedCase
 
-FLOAT, FLAG, IMAGE = 4, 1, 3
-"""Bytes of a float32 and of a flag; channels of an image."""
+IMAGE, CHANNELS = 3, 2
+"""Channels of an image and of a field."""
+FLOAT, FLAG = 4, 1
+FIELD = FLOAT * CHANNELS
+"""Bytes of a float32, of a flag, and of a pixel of a field."""
 STEP_OPERATIONS = 3 * 8 + 4
 """One channel of one pixel in one diffusion step: difference, product and sum for 8 neighbours, 4 to extrapolate."""
 ISOTROPIC_OPERATIONS = 2 * 4 + 1 + 4
@@ -55,91 +59,82 @@ class StageCount:
     stepwise: int
 
 
-def counts_of(case: SpeedCase, weights: Path | None) -> list[StageCount]:
-    """The counts of a case's method, by stage."""
-    if weights is None:
-        return explicit_counts(case.height, case.width)
+def counts_of(case: SpeedCase) -> list[StageCount]:
+    """The counts of a case's method, by stage; none for networks that sample."""
+    height, width, weights = case.height, case.width, get_method(case.method).weights
+    if weights is None:  # the solver is not counted: image, field and mask in, field out
+        return [_once("input and output", 0, FLOAT * height * width * (IMAGE + 2 * CHANNELS + 1))]
     model, element = read_model(weights), case.dtype.itemsize
     if isinstance(model, Neuroexplicit):
-        return neuroexplicit_counts(model, case.height, case.width, element)
-    return network_counts(model, case.height, case.width, element)
+        return neuroexplicit_counts(model, height, width, element)
+    return [] if isinstance(model.config, PDConfig) else [network_count(model, height, width, element)]
 
 
-def explicit_counts(height: int, width: int, channels: int = 2) -> list[StageCount]:
-    """A method without weights, whose solver is not counted: image, field and mask in, field out."""
-    return [_once("input and output", 0, FLOAT * height * width * (IMAGE + channels + 1 + channels))]
-
-
-def neuroexplicit_counts(
-    model: Neuroexplicit, height: int, width: int, element: int, channels: int = 2
-) -> list[StageCount]:
+def neuroexplicit_counts(model: Neuroexplicit, height: int, width: int, element: int) -> list[StageCount]:
     """The stages of a neuroexplicit model; element: bytes of a number in the network, 2 in half precision.
 
     Learned kernels (+W) count as the stencil that they replace.
     """
-    config = model.config
+    config, inputs = model.config, model.dtm.cnv0.in_channels
     levels = levels_of(height, width, config)
     height, width = extended_size(height, width, levels)
     sizes = level_sizes(height, width, levels)
-    padded = _padded(height, model) * _padded(width, model)
-    weights = 4 * element
-    counts = [_pyramid(sizes, level_sizes(height, width) if config.start == "pull" else sizes, channels)]
+    pixels, padded = sum(sizes), math.prod(_padded(height, width, model))
+    counts = [_pyramid(sizes, level_sizes(height, width) if config.start == "pull" else sizes)]
     if config.start == "pull":
-        counts.append(_cycles("start", sizes[-1:], [START_STEPS], channels, ISOTROPIC_OPERATIONS, 0))
-    inputs, seen = IMAGE, FLOAT * IMAGE
+        counts.append(_cycles("start", sizes[-1:], [START_STEPS], ISOTROPIC_OPERATIONS))
+    seen = FLOAT * IMAGE
     if config.flow_aware:
-        counts.append(
-            _cycles("first guess", sizes, per_level(config.guess_steps, levels), channels, ISOTROPIC_OPERATIONS, 0)
-        )
+        counts.append(_cycles("first guess", sizes, per_level(config.guess_steps, levels), ISOTROPIC_OPERATIONS))
         # The guess once, the known vectors twice: for their mean and for the mean deviation from it.
-        seen += FLOAT * channels + 2 * (FLOAT * channels + FLAG) + FLAG
-        inputs = model.dtm.cnv0.in_channels
-    counts.append(_once("input", 2 * inputs * padded, seen * sizes[0] + element * inputs * padded))
-    counts.append(network_count(model, height, width, element))
-    pixels = sum(sizes)
-    counts.append(_once("edge weights", WEIGHT_OPERATIONS * pixels, (element * config.predicted + weights) * pixels))
-    counts.append(_cycles("diffusion", sizes, per_level(config.steps, levels), channels, STEP_OPERATIONS, weights))
-    return counts
+        seen += FIELD + 2 * (FIELD + FLAG) + FLAG
+    weights = 4 * element
+    return [
+        *counts,
+        _once("input", 2 * inputs * padded, seen * sizes[0] + element * inputs * padded),
+        network_count(model, height, width, element),
+        _once("edge weights", WEIGHT_OPERATIONS * pixels, (element * config.predicted + weights) * pixels),
+        _cycles("diffusion", sizes, per_level(config.steps, levels), STEP_OPERATIONS, weights),
+    ]
 
 
-def network_count(model: Neuroexplicit, height: int, width: int, element: int) -> StageCount:
-    """The convolutions, each reading its input once and writing its result once."""
-    operations = moved = 0
-    area = _padded(height, model) * _padded(width, model)
-    for name, layer in model.dtm.named_children():
-        assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
-        assert layer.bias is not None
-        visited = area // _scale(name) ** 2
-        transposed = isinstance(layer, nn.ConvTranspose2d)
-        stride = layer.stride[0] ** 2
-        read = layer.in_channels * visited * (1 if transposed else stride)
-        written = layer.out_channels * visited * (stride if transposed else 1)
-        operations += 2 * layer.weight.numel() * visited
-        moved += element * (read + written + layer.weight.numel() + layer.bias.numel())
-    return _once("network", operations, moved)
-
-
-def network_counts(model: Network, height: int, width: int, element: int) -> list[StageCount]:
-    """The convolutions of a baseline network; none for networks that sample."""
-    if isinstance(model.config, PDConfig):
-        return []
+def network_count(model: Network, height: int, width: int, element: int) -> StageCount:
+    """The convolutions of a network, each reading its input once and writing its result once."""
     layers: list[tuple[int, int]] = []
 
-    def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+    def count(layer: nn.Conv2d | nn.ConvTranspose2d, inputs: tuple[Tensor], output: Tensor) -> None:
         visited = inputs[0] if isinstance(layer, nn.ConvTranspose2d) else output
-        weights = sum(p.numel() for p in layer.parameters())
-        moved = element * (inputs[0].numel() + output.numel() + weights)
-        layers.append((2 * layer.weight.numel() * visited.shape[-2] * visited.shape[-1], moved))
+        numbers = inputs[0].numel() + output.numel() + sum(p.numel() for p in layer.parameters())
+        layers.append((2 * layer.weight.numel() * visited[0, 0].numel(), element * numbers))
 
     twin = copy.deepcopy(model).to("meta")
     for layer in twin.modules():
         if isinstance(layer, nn.Conv2d | nn.ConvTranspose2d):
             layer.register_forward_hook(count)
-    image, flow, mask = (torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, 2, 1))
-    twin.fill(image, flow, mask)
+    if isinstance(twin, Neuroexplicit):  # uses the weights of its layers without calling these
+        for name, layer in twin.dtm.named_children():
+            assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
+            sides = (side // _input_scale(name, layer) for side in _padded(height, width, twin))
+            layer(torch.empty(1, layer.in_channels, *sides, device="meta"))
+    else:
+        twin.fill(*(torch.zeros(1, channels, height, width, device="meta") for channels in (IMAGE, CHANNELS, 1)))
     operations, moved = (sum(column) for column in zip(*layers, strict=True))
-    return [_once("network", operations, moved)]
+    return _once("network", operations, moved)
+
+
+def _padded(height: int, width: int, model: Neuroexplicit) -> tuple[int, int]:
+    """The size of the network's input."""
+    stride = model.dtm.stride
+    return -(-height // stride) * stride, -(-width // stride) * stride
+
+
+def _input_scale(name: str, layer: nn.Conv2d | nn.ConvTranspose2d) -> int:
+    """The factor from a layer's input to the image.
+
+    A layer's name ends in its level; layers that enter or merge a level, and its map, read the next finer scale.
+    """
+    reads_finer = name.startswith(("mrg", "dt")) or (isinstance(layer, nn.Conv2d) and layer.stride == (2, 2))
+    return int(2 ** (int(name.removesuffix("_1")[-1]) - reads_finer))
 
 
 def level_sizes(height: int, width: int, levels: int | None = None) -> list[int]:
@@ -148,43 +143,28 @@ def level_sizes(height: int, width: int, levels: int | None = None) -> list[int]
     return [-(-height // 2**k) * -(-width // 2**k) for k in range(levels)]
 
 
-def _pyramid(sizes: list[int], all_sizes: list[int], channels: int) -> StageCount:
+def _pyramid(sizes: list[int], all_sizes: list[int]) -> StageCount:
     """Push the known vectors down through all levels, and pull them up to where the diffusion's levels start."""
-    field = FLOAT * channels
-    down = sum((field + FLAG) * (fine + coarse) for fine, coarse in pairwise(all_sizes))
+    down = sum((FIELD + FLAG) * (fine + coarse) for fine, coarse in pairwise(all_sizes))
     given = (FLOAT - FLAG) * sizes[0]  # the mask comes as a number
-    return _once("pyramid", 2 * channels * sum(all_sizes), given + down + _starts(all_sizes[len(sizes) :], channels))
+    return _once("pyramid", 2 * CHANNELS * sum(all_sizes), given + down + _starts(all_sizes[len(sizes) :]))
 
 
-def _cycles(stage: str, sizes: list[int], steps: list[int], channels: int, operations: int, weights: int) -> StageCount:
+def _cycles(stage: str, sizes: list[int], steps: list[int], operations: int, weights: int = 0) -> StageCount:
     """Diffusion; sizes are fine to coarse, steps coarse to fine; weights: bytes of a pixel's edge weights."""
     visits = sum(n * size for n, size in zip(reversed(steps), sizes, strict=True))
-    start = _starts(sizes, channels)
-    stepwise = start + visits * (3 * FLOAT * channels + FLAG + weights)
-    return StageCount(stage, operations * channels * visits, start + weights * sum(sizes), stepwise)
+    start = _starts(sizes)
+    stepwise = start + visits * (3 * FIELD + FLAG + weights)
+    return StageCount(stage, operations * CHANNELS * visits, start + weights * sum(sizes), stepwise)
 
 
-def _starts(sizes: list[int], channels: int) -> int:
+def _starts(sizes: list[int]) -> int:
     """Bytes to read and write one field per level, which starts from the coarser field where nothing is known."""
-    field = FLOAT * channels
-    return sum((2 * field + FLAG) * size for size in sizes) + sum(field * coarse for coarse in sizes[1:])
+    return sum((2 * FIELD + FLAG) * size for size in sizes) + FIELD * sum(sizes[1:])
 
 
 def _once(stage: str, operations: int, moved: int) -> StageCount:
     return StageCount(stage, operations, moved, moved)
-
-
-def _padded(side: int, model: Neuroexplicit) -> int:
-    return -(-side // model.dtm.stride) * model.dtm.stride
-
-
-def _scale(layer: str) -> int:
-    """The factor from the image to the pixels that a layer's kernel visits: its output's, or its input's if transposed.
-
-    A layer's name ends in its level; layers that merge a level, and its map, have the size of the next finer scale.
-    """
-    level = int(layer.removesuffix("_1")[-1])
-    return int(2 ** (level - layer.startswith(("mrg", "dt"))))
 
 
 @dataclass(frozen=True)
@@ -205,30 +185,27 @@ class PeakRates:
         return replace(self, copy=max(self.copy, other.copy), matrix=max(self.matrix, other.matrix))
 
 
-def measure_rates(device: torch.device, dtype: torch.dtype) -> PeakRates:
-    """Copy a large buffer and multiply two square matrices, a few times each; the fastest time counts."""
-    return PeakRates(str(device), str(dtype).removeprefix("torch."), _copy_rate(device), _matrix_rate(device, dtype))
+def measure_rates(device: str, dtype: torch.dtype) -> PeakRates:
+    """Copy a large buffer and multiply two square matrices, a few times each; the fastest time counts.
 
-
-def _copy_rate(device: torch.device) -> float:
-    source = torch.zeros(COPY_BYTES[device.type], dtype=torch.uint8, device=device)
+    float32 on CUDA uses TF32, as cuDNN's convolutions do unless that is switched off.
+    """
+    place = torch.device(device)
+    source = torch.zeros(COPY_BYTES[place.type], dtype=torch.uint8, device=place)
     target = torch.empty_like(source)
-    return 2 * source.numel() / _fastest(lambda: target.copy_(source), device)
-
-
-def _matrix_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second; float32 on CUDA uses TF32, as cuDNN's convolutions do unless that is switched off."""
-    n = MATRIX_SIDE[device.type]
-    generator = torch.Generator(device).manual_seed(0)
-    a, b = (torch.randn(n, n, dtype=dtype, device=device, generator=generator) for _ in range(2))
+    copied = 2 * source.numel() / _fastest(lambda: target.copy_(source), place)
+    n = MATRIX_SIDE[place.type]
+    generator = torch.Generator(place).manual_seed(0)
+    a, b = (torch.randn(n, n, dtype=dtype, device=place, generator=generator) for _ in range(2))
     out = torch.empty_like(a)
     before = torch.get_float32_matmul_precision()
-    if device.type == "cuda" and torch.backends.cudnn.allow_tf32:
+    if place.type == "cuda" and torch.backends.cudnn.allow_tf32:
         torch.set_float32_matmul_precision("high")
     try:
-        return 2 * n**3 / _fastest(lambda: torch.mm(a, b, out=out), device)
+        multiplied = 2 * n**3 / _fastest(lambda: torch.mm(a, b, out=out), place)
     finally:
         torch.set_float32_matmul_precision(before)
+    return PeakRates(device, str(dtype).removeprefix("torch."), copied, multiplied)
 
 
 def _fastest(work: Callable[[], object], device: torch.device) -> float:

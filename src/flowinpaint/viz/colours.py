@@ -15,6 +15,13 @@ Field = npt.NDArray[Any]
 # (Baker et al., "A Database and Evaluation Methodology for Optical Flow", 2011).
 _WHEEL_CORNERS = np.array([(1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 1, 1), (0, 0, 1), (1, 0, 1)], np.float32)
 _WHEEL_STEPS = (15, 6, 4, 11, 13, 6)
+_WHEEL: npt.NDArray[np.float32] = np.concatenate(
+    [
+        start + (end - start) * np.arange(steps, dtype=np.float32)[:, None] / steps
+        for start, end, steps in zip(_WHEEL_CORNERS, np.roll(_WHEEL_CORNERS, -1, axis=0), _WHEEL_STEPS, strict=True)
+    ]
+)
+"""The 55 colours (55, 3) in 0..1, from red through yellow, green, cyan, blue and magenta back to red."""
 _BEYOND_RANGE = 0.75
 _HEADROOM = 1.25
 _UNKNOWN_ERROR = 128
@@ -105,18 +112,17 @@ def draw_given(
         return picture.astype(np.uint8)
     vectors = flow[given_y, given_x][None]
     colours = colour_field(vectors, limits or field_range(vectors))[0]
-    y = (given_y + 0.5) * height / mask.shape[0]
-    x = (given_x + 0.5) * width / mask.shape[1]
-    return _with_dots(picture, y.astype(np.intp), x.astype(np.intp), colours, 0.3 * width / mask.shape[1])
-
-
-def _colour_wheel() -> npt.NDArray[np.float32]:
-    """The 55 colours (55, 3) in 0..1, from red through yellow, green, cyan, blue and magenta back to red."""
-    ends = zip(_WHEEL_CORNERS, np.roll(_WHEEL_CORNERS, -1, axis=0), _WHEEL_STEPS, strict=True)
-    return np.concatenate([a + (b - a) * np.arange(n, dtype=np.float32)[:, None] / n for a, b, n in ends])
-
-
-_WHEEL = _colour_wheel()
+    y = ((given_y + 0.5) * height / mask.shape[0]).astype(np.intp)
+    x = ((given_x + 0.5) * width / mask.shape[1]).astype(np.intp)
+    away = np.ones((height, width), np.uint8)
+    away[y, x] = 0
+    distance, nearest = cv2.distanceTransformWithLabels(away, cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL)
+    table = np.zeros((int(nearest.max()) + 1, 3), np.float32)
+    table[nearest[y, x]] = colours
+    spacing = np.sqrt(away.size / np.count_nonzero(away == 0))
+    radius = max(0.3 * width / mask.shape[1], 0.5, min(0.2 * spacing, 1 + max(width, height) / 400))
+    cover = np.clip(radius + 0.5 - np.asarray(distance, np.float32), 0, 1)[..., None]
+    return np.asarray(np.round(cover * table[nearest] + (1 - cover) * picture), np.uint8)
 
 
 def wheel_colours(u: Field, v: Field, high: float) -> Rgb:
@@ -133,9 +139,9 @@ def wheel_colours(u: Field, v: Field, high: float) -> Rgb:
 
 def map_colours(values: Field, limits: FieldRange, colormap: int) -> Rgb:
     """The colours (H, W, 3) of an OpenCV colour map for values (H, W), clipped to the limits."""
-    table = cv2.applyColorMap(np.arange(256, dtype=np.uint8)[:, None], colormap)[:, 0, ::-1]
     level = (np.clip(values, limits.low, limits.high) - limits.low) / (limits.high - limits.low)
-    return np.asarray(table[np.round(255 * level).astype(np.uint8)], np.uint8)
+    bgr = cv2.applyColorMap(np.round(255 * level).astype(np.uint8), colormap)
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
 
 
 def error_limit(*errors: Field) -> float:
@@ -147,19 +153,6 @@ def error_limit(*errors: Field) -> float:
 def _scalar(field: Field) -> Field:
     """The value (H, W) of a field (H, W, 1), or the norm of a field (H, W, C)."""
     return field[..., 0] if field.shape[2] == 1 else np.linalg.norm(field, axis=2)
-
-
-def _with_dots(picture: npt.NDArray[np.float32], y: Field, x: Field, colours: Rgb, least: float) -> Rgb:
-    """Draw dots with at least a radius (least) at y, x (n,) in colours (n, 3) on a picture (h, w, 3)."""
-    away = np.ones(picture.shape[:2], np.uint8)
-    away[y, x] = 0
-    distance, nearest = cv2.distanceTransformWithLabels(away, cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL)
-    table = np.zeros((int(nearest.max()) + 1, 3), np.float32)
-    table[nearest[y, x]] = colours
-    spacing = np.sqrt(away.size / np.count_nonzero(away == 0))
-    radius = max(least, 0.5, min(0.2 * spacing, 1 + max(away.shape) / 400))
-    cover = np.clip(radius + 0.5 - np.asarray(distance, np.float32), 0, 1)[..., None]
-    return np.asarray(np.round(cover * table[nearest] + (1 - cover) * picture), np.uint8)
 
 
 def resized(rgb: Rgb, size: tuple[int, int]) -> Rgb:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from flowinpaint.errors import InputError
 from flowinpaint.metrics import endpoint_error, epe, fl_outliers
+from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.colours import (
     Field,
     FieldRange,
@@ -25,6 +26,7 @@ from flowinpaint.viz.colours import (
 )
 
 Panel = tuple[str, Rgb]
+Panels = list[Panel | None]
 
 _SHEET_WIDTH = 2400
 _PANEL_HEIGHT = 1000
@@ -53,11 +55,11 @@ def preview(
     shown in a key. The sheet is at most about 2400 px wide.
     """
     expected = expected or {}
-    expected_errors = {name: np.where(np.isinf(e), np.nan, e) for name, e in expected.items() if e is not None}
     if unknown := sorted(expected.keys() - results.keys()):
         raise InputError(f"expected must have names of results, got {unknown[0]!r}")
     fields = {name: r if isinstance(r, tuple) else (r, "") for name, r in results.items()}
     check_alike(image, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
+    expected_errors = {name: np.where(np.isinf(e), np.nan, e) for name, e in expected.items() if e is not None}
     for name, error in expected_errors.items():
         if error.shape != mask.shape:
             raise InputError(f"expected must have shape {mask.shape}, got {error.shape} for {name!r}")
@@ -65,75 +67,58 @@ def preview(
     rows = -(-len(fields) // _MAX_COLUMNS)
     columns = max(2 if truth is None else 3, -(-len(fields) // max(rows, 1)))
     size = _panel_size(mask.shape, columns)
-    share = f"{np.count_nonzero(mask)} of {mask.size} px | {_number(100 * mask.mean())} %"
-    inputs = [
+    share = f"{np.count_nonzero(mask)} of {mask.size} px | {three_figures(100 * mask.mean())} %"
+    inputs: Panels = [
         (f"Image\n{mask.shape[1]} x {mask.shape[0]} px", as_rgb(image)),
         (f"Given\n{share}", draw_given(image, flow, mask, limits, size)),
     ]
-    filled = [
-        (f"{name}\n{_score(field, truth, note)}", colour_field(field, limits)) for name, (field, note) in fields.items()
-    ]
-    keys = [_field_key(limits, flow.shape[2], size[0])]
     errors: dict[str, Field] = {}
     if truth is not None:
         inputs.append(("Ground truth", colour_field(truth, limits)))
         errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
-    below: list[list[Panel | None]] = []
+    filled: Panels = [
+        (f"{name}\n{_score(field, truth, note)}", colour_field(field, limits)) for name, (field, note) in fields.items()
+    ]
+    stacked, keys = [filled], [_field_key(limits, flow.shape[2], size[0])]
     if maps := [*errors.values(), *expected_errors.values()]:
         worst = error_limit(*maps)
         for title, of in (("Error of", errors), ("Expected error of", expected_errors)):
-            row = [(f"{title} {name}", error_map(of[name], worst)) if name in of else None for name in fields]
-            below += [row] if of else []
-        keys.append(
-            _bar_key(
-                "error" if errors else "expected error",
-                FieldRange(0.0, worst),
-                _unit(flow),
-                cv2.COLORMAP_INFERNO,
-                size[0],
-            )
-        )
-    return contact_sheet(_with_keys(_grid(inputs, [[*filled], *below], columns, size), keys), columns)
+            if of:
+                stacked.append([(f"{title} {n}", error_map(of[n], worst)) if n in of else None for n in fields])
+        label = "error" if errors else "expected error"
+        keys.append(_bar_key(label, FieldRange(0.0, worst), _unit(flow), cv2.COLORMAP_INFERNO, size[0]))
+    return contact_sheet(_grid(inputs, stacked, keys, columns, size), columns)
 
 
-def _grid(
-    inputs: list[Panel], stacked: list[list[Panel | None]], columns: int, size: tuple[int, int]
-) -> list[Panel | None]:
-    """The panels row by row: inputs, then results with their errors below, or to the right of a single result."""
-    rows: list[list[Panel | None]] = [[*inputs]]
+def _grid(inputs: Panels, stacked: list[Panels], keys: list[Rgb], columns: int, size: tuple[int, int]) -> Panels:
+    """The panels row by row: inputs, then results with their errors below, or to the right of a single result.
+
+    The keys are in the first free place, or in a new row.
+    """
     if len(stacked[0]) == 1:
-        rows.append([panel for row in stacked for panel in row])
+        rows = [inputs, [panel for row in stacked for panel in row]]
     else:
-        rows += [row[i : i + columns] for i in range(0, len(stacked[0]), columns) for row in stacked]
-    panels: list[Panel | None] = []
+        rows = [inputs, *(row[i : i + columns] for i in range(0, len(stacked[0]), columns) for row in stacked)]
+    panels: Panels = []
     for row in rows:
         panels += [panel and (panel[0], resized(panel[1], size)) for panel in row] + [None] * (columns - len(row))
-    return panels
-
-
-def _with_keys(panels: list[Panel | None], keys: list[Rgb]) -> list[Panel | None]:
-    """Put the keys into the first free place, or into a new row."""
     if None not in panels:
         return [*panels, ("Key", keys[0]), *(("", key) for key in keys[1:])]
-    free = panels.index(None)
-    return [*panels[:free], ("Key", np.concatenate(keys)), *panels[free + 1 :]]
+    panels[panels.index(None)] = ("Key", np.concatenate(keys))
+    return panels
 
 
 def _score(field: Field, truth: Field | None, note: str) -> str:
     """The small print of a result: its errors, if the truth is known, and the note."""
-    parts = [] if truth is None else [f"EPE {_number(epe(field, truth))}{_unit(field)}"]
+    parts = [] if truth is None else [f"EPE {three_figures(epe(field, truth))}{_unit(field)}"]
     if truth is not None and field.shape[2] == 2:
-        parts.append(f"Fl {_number(fl_outliers(field, truth))} %")
+        parts.append(f"Fl {three_figures(fl_outliers(field, truth))} %")
     return " | ".join([*parts, note] if note else parts)
 
 
 def _unit(field: Field) -> str:
     # One channel may be a depth in metres; only flow is certainly in px.
     return " px" if field.shape[2] == 2 else ""
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if 1000 <= value < np.inf else f"{value:.3g}"
 
 
 def contact_sheet(panels: Sequence[Panel | None], columns: int) -> Rgb:
@@ -173,7 +158,7 @@ def _field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
     v, u = np.mgrid[: 5 * em, : 5 * em].astype(np.float32) - (2.5 * em - 0.5)
     cover = np.clip(2.2 * em + 0.5 - np.hypot(u, v), 0, 1)[..., None]
     key[:, : 5 * em] = cover * wheel_colours(u, v, 2.2 * em + 1) + (1 - cover) * _PAPER
-    for line, text in enumerate(("hue: direction", f"rim: {_number(limits.high)} px", "darker: beyond")):
+    for line, text in enumerate(("hue: direction", f"rim: {three_figures(limits.high)} px", "darker: beyond")):
         _write(key, text, (5.6 * em, (1.7 + 1.2 * line) * em), 0.8 * em, _FAINT)
     return key
 
@@ -184,8 +169,7 @@ def _bar_key(name: str, limits: FieldRange, unit: str, colormap: int, width: int
     key = _paper(4 * em, length)
     ramp = np.linspace(limits.low, limits.high, length, dtype=np.float32)[None].repeat(em, axis=0)
     key[em : 2 * em] = map_colours(ramp, limits, colormap)
-    texts = (_number(limits.low), name, _number(limits.high) + unit)
-    for place, text in enumerate(texts):
+    for place, text in enumerate((three_figures(limits.low), name, three_figures(limits.high) + unit)):
         x = place / 2 * (length - _text_width(text, 0.8 * em))
         _write(key, text, (x, 3.1 * em), 0.8 * em, _FAINT)
     return key
@@ -223,6 +207,5 @@ def _text_width(text: str, size: float) -> int:
 
 def _write(picture: Rgb, text: str, origin: tuple[float, float], size: float, colour: tuple[int, int, int]) -> None:
     """Write letters of `size` px, with the start of their base line at the origin (x, y)."""
-    ascii_text = text.encode("ascii", "replace").decode()
-    place = (round(origin[0]), round(origin[1]))
-    cv2.putText(picture, ascii_text, place, _FONT, _font_scale(size), colour, 1, cv2.LINE_AA)
+    letters, place = text.encode("ascii", "replace").decode(), (round(origin[0]), round(origin[1]))
+    cv2.putText(picture, letters, place, _FONT, _font_scale(size), colour, 1, cv2.LINE_AA)
