@@ -52,9 +52,9 @@ def drawn_count(density: float, pixels: int) -> int:
 
 def bernoulli_mask(shape: tuple[int, int], density: float, seed: int = 0, valid: Mask | None = None) -> Mask:
     """Each pixel independently with a probability, so the number of pixels varies, unlike in `random_mask`."""
-    check_number("density", density, Limit.SHARE)
+    numbers = _numbers(density=(density, Limit.SHARE))
     _, noise = _noise(shape, seed, valid)
-    return _mask(families.bernoulli(noise, _amount(density)), noise)
+    return _mask(families.bernoulli(noise, **numbers), noise)
 
 
 def lidar_mask(
@@ -74,15 +74,10 @@ def lidar_mask(
     the fraction of single points without a return, gaps the fraction of the image in patches without returns, and
     focal the focal length in image widths; a shorter one curves the lines more.
     """
-    check_number("lines", lines, Limit.COUNT)
-    check_number("spacing", spacing, Limit.LENGTH)
-    check_number("focal", focal, Limit.POSITIVE)
-    for name, part in (("horizon", horizon), ("lost", lost), ("gaps", gaps)):
-        check_number(name, part, Limit.PART)
+    beams = _numbers(lines=(lines, Limit.COUNT), spacing=(spacing, Limit.LENGTH), focal=(focal, Limit.POSITIVE))
+    parts = _numbers(horizon=(horizon, Limit.PART), lost=(lost, Limit.PART), gaps=(gaps, Limit.PART))
     draws, noise = _noise(shape, seed, valid)
-    numbers = {"lines": lines, "spacing": spacing, "horizon": horizon, "focal": focal, "lost": lost, "gaps": gaps}
-    known = families.lidar(draws, noise, **{name: _amount(number) for name, number in numbers.items()})
-    return _mask(known, noise)
+    return _mask(families.lidar(draws, noise, **beams, **parts), noise)
 
 
 def corner_mask(image: _Array, density: float = 0.005, distance: int = 3, valid: Mask | None = None) -> Mask:
@@ -91,11 +86,11 @@ def corner_mask(image: _Array, density: float = 0.005, distance: int = 3, valid:
     image is (H, W, 3) or (H, W) as in `inpaint`, at least 2 x 2 pixels. Two corners are more than `distance` pixels
     apart. The mask is not random, except that one pixel is drawn if the image has no corner.
     """
-    check_number("density", density, Limit.SHARE)
+    numbers = _numbers(density=(density, Limit.SHARE))
     check_number("distance", distance, Limit.COUNT)
     picture = _image_batch(image)
     _, noise = _noise(image.shape[:2], 0, valid)
-    return _mask(families.corners(picture, noise, _amount(density), density, int(distance)), noise)
+    return _mask(families.corners(picture, noise, most=density, distance=int(distance), **numbers), noise)
 
 
 def grid_mask(
@@ -105,14 +100,9 @@ def grid_mask(
 
     jitter is the fraction of the square over which the pixel is placed at random.
     """
-    check_number("spacing", spacing, Limit.COUNT)
-    check_number("jitter", jitter, Limit.CHANCE)
+    numbers = _numbers(spacing=(spacing, Limit.COUNT), jitter=(jitter, Limit.CHANCE))
     draws, noise = _noise(shape, seed, valid)
-    shift = torch.zeros(1, 2, 1, 1)
-    known = families.grid(
-        draws, noise, spacing=_amount(spacing), closest=int(spacing), jitter=_amount(jitter), shift=shift
-    )
-    return _mask(known, noise)
+    return _mask(families.grid(draws, noise, closest=int(spacing), shift=torch.zeros(1, 2, 1, 1), **numbers), noise)
 
 
 def blob_hole_mask(
@@ -127,12 +117,9 @@ def blob_hole_mask(
 
     The holes have a diameter of about `size` pixels and cover a fraction (share) of the image on average.
     """
-    check_number("share", share, Limit.PART)
-    check_number("size", size, Limit.LENGTH)
-    check_number("density", density, Limit.SHARE)
+    numbers = _numbers(share=(share, Limit.PART), size=(size, Limit.LENGTH), density=(density, Limit.SHARE))
     draws, noise = _noise(shape, seed, valid)
-    known = families.blob_holes(draws, noise, share=_amount(share), size=_amount(size), density=_amount(density))
-    return _mask(known, noise)
+    return _mask(families.blob_holes(draws, noise, **numbers), noise)
 
 
 def rectangle_hole_mask(
@@ -148,16 +135,14 @@ def rectangle_hole_mask(
 
     The rectangles may overlap and cross the border; their sides are `smallest` to `largest` pixels.
     """
-    check_number("count", count, Limit.COUNT)
+    numbers = _numbers(count=(count, Limit.COUNT), density=(density, Limit.SHARE))
     check_number("smallest", smallest, Limit.LENGTH)
     check_number("largest", largest, Limit.LENGTH)
-    check_number("density", density, Limit.SHARE)
     if smallest > largest:
         raise InputError(f"smallest must be at most largest, got {smallest} and {largest}")
     draws, noise = _noise(shape, seed, valid)
     sides = draws.log_uniform((2, int(count), 1), smallest, largest)
-    known = families.rectangle_holes(draws, noise, count=_amount(count), sides=sides, density=_amount(density))
-    return _mask(known, noise)
+    return _mask(families.rectangle_holes(draws, noise, sides=sides, **numbers), noise)
 
 
 def occlusion_mask(
@@ -174,16 +159,12 @@ def occlusion_mask(
     A forward-backward check leaves such masks. If neighbours differ by more than `jump`, the band extends `reach`
     pixels to either side per pixel of the difference, at most `widest`. Non-finite vectors are not valid.
     """
-    check_number("reach", reach, Limit.WEIGHT)
+    numbers = _numbers(reach=(reach, Limit.WEIGHT), density=(density, Limit.SHARE))
     check_number("jump", jump, Limit.POSITIVE)
     check_number("widest", widest, Limit.COUNT)
-    check_number("density", density, Limit.SHARE)
     field, valid = _flow_batch(flow, valid)
     _, noise = _noise(flow.shape[:2], seed, valid)
-    known = families.occlusion(
-        noise, field, reach=_amount(reach), jump=jump, widest=int(widest), density=_amount(density)
-    )
-    return _mask(known, noise)
+    return _mask(families.occlusion(noise, field, jump=jump, widest=int(widest), **numbers), noise)
 
 
 def mixed_mask(
@@ -215,8 +196,11 @@ def _mask(known: Tensor, noise: Tensor) -> Mask:
     return families.settle(known, noise)[0, 0].numpy()
 
 
-def _amount(value: float) -> Tensor:
-    return torch.full((1, 1, 1, 1), float(value))
+def _numbers(**limits: tuple[float, Limit]) -> dict[str, Tensor]:
+    """Arguments within their limits as numbers (1, 1, 1, 1) of `families`."""
+    for name, (number, limit) in limits.items():
+        check_number(name, number, limit)
+    return {name: torch.full((1, 1, 1, 1), float(number)) for name, (number, _) in limits.items()}
 
 
 def _image_batch(image: _Array, size: tuple[int, ...] | None = None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 from flowinpaint.errors import InputError
@@ -20,17 +21,13 @@ _FEWEST = 1e-9
 
 
 class PatternRule(NamedTuple):
-    """A function that draws a pattern from size, seed and valid pixels, and its density in about 400 x 1000 pixels.
+    """A function that draws a pattern from its size, seed= and valid=, and its density in about 400 x 1000 pixels.
 
     The share only selects among parameters that were tuned for densities.
     """
 
-    draw: Callable[[Size, int, Mask], Mask]
+    draw: Callable[..., Mask]
     share: float
-
-
-def _lidar(size: Size, seed: int, valid: Mask) -> Mask:
-    return lidar_mask(size, 64, spacing=2.0, horizon=0.35, lost=0.1, gaps=0.1, focal=0.8, seed=seed, valid=valid)
 
 
 def _holes(size: Size, seed: int, valid: Mask) -> Mask:
@@ -38,25 +35,18 @@ def _holes(size: Size, seed: int, valid: Mask) -> Mask:
     return rectangle_hole_mask(size, 3, least, largest, density=0.1, seed=seed, valid=valid)
 
 
-def _grid(size: Size, seed: int, valid: Mask) -> Mask:
-    return grid_mask(size, 16, seed=seed, valid=valid)
-
-
-def _single(size: Size, seed: int, valid: Mask) -> Mask:
-    return random_mask(size, _FEWEST, seed, valid)
-
-
 PATTERNS: dict[Pattern, PatternRule] = {
-    "lidar": PatternRule(_lidar, 0.06),
+    "lidar": PatternRule(partial(lidar_mask, lines=64, spacing=2.0, horizon=0.35, lost=0.1, gaps=0.1, focal=0.8), 0.06),
     "holes": PatternRule(_holes, 0.08),
-    "grid": PatternRule(_grid, 1 / 256),
-    "single": PatternRule(_single, 2.5e-6),
+    "grid": PatternRule(partial(grid_mask, spacing=16), 1 / 256),
+    "single": PatternRule(partial(random_mask, density=_FEWEST), 2.5e-6),
 }
 
 
 def drawn_mask(case: Case, size: Size, seed: int, valid: Mask) -> Mask:
     """Draw the mask of a case; size, seed and valid pixels determine it."""
-    return PATTERNS[case].draw(size, seed, valid) if isinstance(case, str) else random_mask(size, case, seed, valid)
+    draw = PATTERNS[case].draw if isinstance(case, str) else partial(random_mask, density=case)
+    return draw(size, seed=seed, valid=valid)
 
 
 def check_patterns(names: list[str], argument: str = "patterns") -> list[Pattern]:
