@@ -1,11 +1,31 @@
 """A tiny bank for tests of the generator: stripes, a photo in two halves, and a disc cut out."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
-from flowinpaint.data.bank import DISTANCE_UNIT, DISTANCE_ZERO, SIZES, PictureBank, pack
+from flowinpaint.data.bank import (
+    DISTANCE_UNIT,
+    DISTANCE_ZERO,
+    KINDS,
+    SIZES,
+    PictureBank,
+    bank_picture,
+    pack,
+    pack_picture,
+    save_pictures,
+)
 
 SIDE = 64
+
+
+def save_bank(bank: PictureBank, path: Path) -> None:
+    """Write a bank to a .safetensors file."""
+    numbers = {kind: range(len(getattr(bank, kind))) for kind in KINDS}
+    save_pictures(
+        {kind: [pack_picture(kind, bank_picture(bank, kind, i)) for i in numbers[kind]] for kind in KINDS}, path
+    )
 
 
 def tiny_bank() -> PictureBank:

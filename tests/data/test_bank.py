@@ -25,11 +25,11 @@ from flowinpaint.data.bank import (
     pack,
     pack_picture,
     read_bank,
-    save_bank,
     save_pictures,
     unpack,
 )
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from scene_bank import save_bank
 
 METADATA = {"flowinpaint.bank": "1"}
 

@@ -67,11 +67,9 @@ class ScenePlan(NamedTuple):
 def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int, int], bank: PictureBank) -> ScenePlan:
     """Draw the scenes with the numbers samples (B,) int64. The order of the draws determines the scenes."""
     draws = Draws(samples, seed)
-    smooth = {}
     shapes, cutouts = draw_shapes(draws, config, size, bank)
     amount = draws.uniform((1,))
-    for name in ("coarse", "middle", "fine"):
-        smooth[name] = draws.key()
+    borders = [draws.key() for _ in range(3)]
     coarse, middle, fine = config.wobble
     wobble = torch.cat([coarse * amount, middle * amount**2, fine * draws.chance((1,), config.fuzzy)], 1)
     low, high = config.objects
@@ -80,11 +78,9 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
 
     paint, pictures = (torch.stack(tables, -1) for tables in draw_paint(draws, config, size, bank, shapes, cutouts))
     group, motions, camera = _draw_motion(draws, config, size, shapes)
-    smooth["bend"] = draws.key()
-
-    smooth["shade"] = draws.key()
+    bend, shade = draws.key(), draws.key()
     light = draw_light(draws, config)
-    smooth["clouds"] = draws.key()
+    clouds = draws.key()
     defocus = draws.uniform((), *config.defocus_blur).clamp(min=_SHARPEST)
     unsharp = draws.chance((config.most_objects + 1,), config.unsharp) & draws.chance((1,), config.defocus)
     shutter = draws.uniform((), *config.shutter) * draws.chance((), config.motion_blur)
@@ -107,7 +103,7 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
         delay,
         blur,
         draw_exposure(draws, config),
-        torch.stack([smooth[name] for name in SMOOTH_FIELDS], 1),
+        torch.stack([*borders, bend, shade, clouds], 1),
     )
 
 
@@ -123,7 +119,7 @@ def _draw_motion(
     group = torch.where(draws.chance((1,), config.segmented), group, 0)
     x = torch.cat([draws.uniform((1,), 0, W), shapes.x, draws.uniform((high,), 0, W)], 1)
     y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((high,), 0, H)], 1)
-    camera, motions = draw_motions(draws, config, size, x.shape[1], x, y)
+    camera, motions = draw_motions(draws, config, size, x, y)
     # In a driving scene the background is the ground, or some of its segments are; the others stand upright.
     number = torch.arange(x.shape[1], device=x.device)
     flat = (draws.chance((x.shape[1],), config.flat) | (number == 0)) & ((number == 0) | (number > config.most_objects))
