@@ -194,7 +194,8 @@ def _assemble(shapes: Mapping[str, Sequence[Shape]], picture: Callable[[str, int
 
     for _ in in_threads(paint, range(len(places)), os.cpu_count() or 1):
         pass
-    return PictureBank(torch.from_numpy(buffer), *torch.from_numpy(table).split([len(shapes[kind]) for kind in KINDS]))
+    ends = np.cumsum([len(shapes[kind]) for kind in KINDS])
+    return PictureBank(torch.from_numpy(buffer), *map(torch.from_numpy, np.split(table, ends[:-1])))
 
 
 def _all_sizes(kind: str, picture: Picture) -> Iterator[Picture]:

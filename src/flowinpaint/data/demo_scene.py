@@ -105,10 +105,8 @@ class _Canvas:
         """The flow (h, w, 2) of static things at a nearness (inverse depth), caused by the camera."""
         # Measured along the longer side, so that the flow stays bounded at the ends of a panorama.
         x, y = (part * (self.unit / self.noise_unit) for part in self.local(*self.focus))
-        flow = np.empty_like(self.flow)
-        flow[..., 0] = nearness * (self.pan[0] + self.zoom * x)
-        flow[..., 1] = nearness * (self.pan[1] + self.zoom * y)
-        return flow
+        parts = nearness * (self.pan[0] + self.zoom * x), nearness * (self.pan[1] + self.zoom * y)
+        return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
     def own_flow(self, place: _Pair, shift: _Pair, spin: float, growth: float) -> _Array:
         """An object's affine flow (h, w, 2): shift in px, spin and growth in px per object unit."""

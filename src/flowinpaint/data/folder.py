@@ -20,12 +20,11 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import StrPath, read_flow, read_image, read_mask
-from flowinpaint.masks.arrays import drawn_count
+from flowinpaint.masks import Mask, drawn_count
 from flowinpaint.masks.cases import Case, Pattern, drawn_mask
 
 MaskKind = Literal["fixed", "random"] | Pattern
 """Source of a mask: a file, random pixels, or a pattern."""
-Mask = npt.NDArray[np.bool_]
 _Truth = npt.NDArray[np.floating[Any]]
 
 IMAGE = "image.png"

@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 from itertools import islice
-from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from flowinpaint.data.bank import (
     KINDS,
@@ -27,7 +25,7 @@ from flowinpaint.data.bank import (
     make_bank,
     silhouette_distance,
 )
-from flowinpaint.data.silhouettes import SHAPES
+from flowinpaint.data.silhouettes import SHAPES, Array, Random
 from flowinpaint.errors import InputError
 
 COUNTS = {"photos": 24, "materials": 48, "cutouts": 48}
@@ -35,9 +33,6 @@ SIDES = {"photos": 384, "materials": 256, "cutouts": 192}
 
 _OVERSAMPLING = 2
 _MOST_OBJECTS = 6
-
-Array = npt.NDArray[Any]
-Random = np.random.Generator
 
 
 def procedural_bank(seed: int = 0) -> PictureBank:

@@ -61,14 +61,10 @@ def blob(rng: Random, side: int) -> Array:
     radius = 0.45 * np.maximum(radius, 0.2) / radius.max()
     flat = rng.uniform(0.5, 1)
     sketch.polygon(0.5 + np.stack([radius * np.cos(t), flat * radius * np.sin(t)], 1), 1)
-    sketch.parts[(sketch.parts > 0) & (np.hypot(*_from(rng, side)) < rng.uniform(0, 0.2))] = 2
-    return sketch.parts
-
-
-def _from(rng: Random, side: int) -> tuple[Array, Array]:
-    """Offsets (side, side) from a random point, in units of the side."""
     y, x = np.mgrid[:side, :side] / side
-    return x - rng.uniform(0.3, 0.7), y - rng.uniform(0.3, 0.7)
+    distance = np.hypot(x - rng.uniform(0.3, 0.7), y - rng.uniform(0.3, 0.7))
+    sketch.parts[(sketch.parts > 0) & (distance < rng.uniform(0, 0.2))] = 2
+    return sketch.parts
 
 
 def flower(rng: Random, side: int) -> Array:

@@ -11,7 +11,7 @@ from torch import Tensor
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.generator.config import LayeredConfig
-from flowinpaint.data.generator.picture_sampling import Pictures, choose, colours, gather, labels, mirrored
+from flowinpaint.data.generator.picture_sampling import Pictures, choose, colours, labels, mirrored
 from flowinpaint.data.generator.shapes import CUTOUT, Covering, Shapes, cutout_place
 
 
@@ -97,15 +97,14 @@ def paint(seen: Covering, table: Tensor, pictures: Tensor, pixels: Tensor, place
 
 def _paint_layer(layer: Tensor, table: Tensor, pictures: Tensor, pixels: Tensor, place: Tensor) -> Tensor:
     p, picture = Paint(*pick(table, layer)), Pictures(*pick(pictures, layer))
-    x, y = _place_in(p, picture, place)
-    colour = colours(gather(pixels, picture, x, y))
+    colour = colours(pixels, picture, *_place_in(p, picture, place))
     return colour * torch.stack([p.red, p.green, p.blue], -1) + p.added[..., None]
 
 
 def background_labels(table: Tensor, pictures: Tensor, pixels: Tensor, place: Tensor) -> Tensor:
     """The labels (B, H, W) of the background's picture; those of a material are all equal."""
     p, picture = Paint(*table[:, 0, None, None].unbind(-1)), Pictures(*pictures[:, 0, None, None].unbind(-1))
-    return labels(gather(pixels, picture, *_place_in(p, picture, place)))
+    return labels(pixels, picture, *_place_in(p, picture, place))
 
 
 def pick(table: Tensor, index: Tensor) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.generator.config import LayeredConfig
-from flowinpaint.data.generator.picture_sampling import Pictures, choose, distances, gather
+from flowinpaint.data.generator.picture_sampling import Pictures, choose, distances
 
 BLOB, BOX, RING, CUTOUT = range(4)
 EDGE = 0.9
@@ -128,7 +128,7 @@ def cutout_distance(pixels: Tensor, shapes: Shapes, pictures: Pictures, x: Tenso
     """Signed distance of the positions (x, y) from the silhouettes of cut-outs of a bank with these pixels."""
     px, py = cutout_place(shapes, pictures, x, y)
     inside = (px > 0) & (py > 0) & (px < pictures.width - 1) & (py < pictures.height - 1)
-    return torch.where(inside, distances(gather(pixels, pictures, px, py)) / shapes.scale, FAR)
+    return torch.where(inside, distances(pixels, pictures, px, py) / shapes.scale, FAR)
 
 
 class Covering(NamedTuple):
