@@ -12,12 +12,17 @@ from flowinpaint.data.bank import (
     SIZES,
     PictureBank,
     bank_picture,
-    pack,
     pack_picture,
     save_pictures,
 )
 
 SIDE = 64
+
+
+def pack(colour: Tensor, extra: Tensor) -> Tensor:
+    """Pack colours (H, W, 3) uint8 and extra (H, W) uint8 into (H·W,) int32."""
+    r, g, b = colour.int().unbind(-1)
+    return (r | g << 8 | b << 16 | extra.int() << 24).reshape(-1)
 
 
 def save_bank(bank: PictureBank, path: Path) -> None:

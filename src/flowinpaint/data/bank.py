@@ -79,12 +79,6 @@ class PackedPicture(NamedTuple):
     extra: bytes
 
 
-def pack(colour: Tensor, extra: Tensor) -> Tensor:
-    """Pack colours (H, W, 3) uint8 and extra (H, W) uint8 into (H·W,) int32."""
-    r, g, b = colour.int().unbind(-1)
-    return (r | g << 8 | b << 16 | extra.int() << 24).reshape(-1)
-
-
 def unpack(pixels: Tensor) -> tuple[Tensor, Tensor]:
     """Unpack pixels to colours (…, 3) float in [0, 255] and extra (…) int32."""
     colour = torch.stack([pixels & 255, pixels >> 8 & 255, pixels >> 16 & 255], -1)
@@ -164,7 +158,9 @@ def read_bank(path: StrPath) -> PictureBank:
         raise FileFormatError(f"{path}: {error}") from error
 
 
-def in_threads(function: Callable[[Item], Outcome], items: Sequence[Item], jobs: int) -> Generator[Outcome, None, None]:
+def in_threads(
+    function: Callable[[Item], Outcome], items: Sequence[Item], jobs: int | None = os.cpu_count()
+) -> Generator[Outcome, None, None]:
     """Map a function over items in threads, in order; an error or Ctrl-C stops the threads."""
     # `decode_image` changes and restores OpenCV's log level; threads may do so in the wrong order.
     level = cv2.utils.logging.getLogLevel()
@@ -192,7 +188,7 @@ def _assemble(shapes: Mapping[str, Sequence[Shape]], picture: Callable[[str, int
         for (offset, h, w), own in zip(table[i].tolist(), _all_sizes(kind, picture(kind, number)), strict=True):
             buffer[offset : offset + h * w] = np.dstack(own).view("<i4").reshape(-1)
 
-    for _ in in_threads(paint, range(len(places)), os.cpu_count() or 1):
+    for _ in in_threads(paint, range(len(places))):
         pass
     ends = np.cumsum([len(shapes[kind]) for kind in KINDS])
     return PictureBank(torch.from_numpy(buffer), *map(torch.from_numpy, np.split(table, ends[:-1])))

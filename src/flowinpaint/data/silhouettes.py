@@ -105,13 +105,8 @@ def twig(rng: Random, side: int) -> Array:
             turn = sign * rng.uniform(0.25, 0.7)
             grow(end, angle + turn, length * rng.uniform(0.6, 0.85), 0.65 * radius, depth - 1)
 
-    grow(
-        (0.5, 0.96),
-        float(rng.normal(0, 0.1)),
-        rng.uniform(0.22, 0.28),
-        rng.uniform(0.015, 0.035),
-        int(rng.integers(3, 6)),
-    )
+    angle, length, radius = float(rng.normal(0, 0.1)), rng.uniform(0.22, 0.28), rng.uniform(0.015, 0.035)
+    grow((0.5, 0.96), angle, length, radius, depth=int(rng.integers(3, 6)))
     return sketch.parts
 
 

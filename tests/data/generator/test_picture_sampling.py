@@ -1,6 +1,6 @@
 import torch
 
-from flowinpaint.data.bank import SIZES, PictureBank, pack
+from flowinpaint.data.bank import SIZES, PictureBank
 from flowinpaint.data.generator.picture_sampling import (
     Pictures,
     choose,
@@ -9,6 +9,7 @@ from flowinpaint.data.generator.picture_sampling import (
     labels,
     mirrored,
 )
+from scene_bank import pack
 
 
 def bank_of(colour: torch.Tensor, extra: torch.Tensor) -> tuple[PictureBank, Pictures]:

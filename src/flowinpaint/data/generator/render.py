@@ -22,7 +22,7 @@ from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.motion import Motions, flow_of
 from flowinpaint.data.generator.paint import background_labels, paint, pick
 from flowinpaint.data.generator.plan import SMOOTH_FIELDS, ScenePlan, draw_plan
-from flowinpaint.data.generator.shapes import Covering, cover
+from flowinpaint.data.generator.shapes import cover
 from flowinpaint.data.generator.smooth_noise import SmoothNoise
 from flowinpaint.data.procedural_pictures import procedural_bank
 from flowinpaint.errors import InputError
@@ -88,20 +88,16 @@ class LayeredFlow(nn.Module):
             wobbling = wobbling + smooth[name] * amplitude.view(-1, 1, 1, 1)
         seen = cover(plan.shapes, plan.cutouts, plan.present, self.pixels, self.place, wobbling)
         image = paint(seen, plan.paint, plan.pictures, self.pixels, self.place)
-        flow = self._move(plan, seen, smooth["bend"])
+        label = background_labels(plan.paint, plan.pictures, self.pixels, self.place)
+        (segment,) = pick(plan.group[..., None], label)  # the motion group of a label
+        *own, flat = pick(plan.motions, torch.where(seen.solid == 0, segment, seen.solid))
+        flow = flow_of(plan.camera, Motions(*own), flat > 0, smooth["bend"], self.place, self.config.largest)
         image = illuminate(image, plan.light, self.config.shading * smooth["shade"], smooth["clouds"])
         (unsharp,) = pick(plan.unsharp[..., None], seen.solid)
         image = torch.lerp(image, gaussian(image, plan.defocus), unsharp[:, None])
         image = smear(image, flow, plan.shutter, plan.delay, self.config.longest_blur)
         image = gaussian(image, plan.blur)
         return expose(image, plan.exposure), flow
-
-    def _move(self, plan: ScenePlan, seen: Covering, bend: Tensor) -> Tensor:
-        """Compute the flow (B, 2, H, W), with the background's labels merged into motion groups."""
-        label = background_labels(plan.paint, plan.pictures, self.pixels, self.place)
-        (segment,) = pick(plan.group[..., None], label)
-        *own, flat = pick(plan.motions, torch.where(seen.solid == 0, segment, seen.solid))
-        return flow_of(plan.camera, Motions(*own), flat > 0, bend, self.place, self.config.largest)
 
 
 def _cuda_kernels(device: torch.device) -> ModuleType | None:
