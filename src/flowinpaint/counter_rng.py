@@ -55,9 +55,9 @@ class Draws:
         """Standard normal numbers (B, *shape)."""
         return self._next(shape, _normal)
 
-    def integers(self, shape: tuple[int, ...], count: Tensor | int) -> Tensor:
-        """Integers (B, *shape) int64 from 0 to count - 1."""
-        return self._next(shape, _word) * count >> 32
+    def integers(self, shape: tuple[int, ...], low: int, high: int) -> Tensor:
+        """Integers (B, *shape) int64 from low to high."""
+        return low + (self._next(shape, _word) * (high - low + 1) >> 32)
 
     def chance(self, shape: tuple[int, ...], probability: Tensor | float) -> Tensor:
         """True (B, *shape) with a probability."""

@@ -112,8 +112,7 @@ class MaskMix:
             return draws.log_uniform(_ONE, *limits)
 
         def whole(limits: Range) -> Tensor:
-            low, high = map(int, limits)
-            return low + draws.integers(_ONE, high - low + 1)
+            return draws.integers(_ONE, *map(int, limits))
 
         match name:
             case "bernoulli":

@@ -42,7 +42,8 @@ def draw_paint(
     centre_y = torch.cat([zeros + (H - 1) / 2, shapes.y], 1)
 
     photo = draws.uniform(L) < torch.where(is_background, config.photo, 1 - config.material)
-    number = torch.where(photo, draws.integers(L, bank.photos.shape[0]), draws.integers(L, bank.materials.shape[0]))
+    photos, materials = (draws.integers(L, 0, len(table) - 1) for table in (bank.photos, bank.materials))
+    number = torch.where(photo, photos, materials)
     scene = is_background & photo
     scale = torch.where(scene, draws.uniform(L, *config.photo_scale), draws.log_uniform(L, *config.texture_scale))
     angle = torch.where(scene, 0.0, draws.uniform(L, -math.pi, math.pi))

@@ -72,25 +72,20 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
     borders = [draws.key() for _ in range(3)]
     coarse, middle, fine = config.wobble
     wobble = torch.cat([coarse * amount, middle * amount**2, fine * draws.chance((1,), config.fuzzy)], 1)
-    low, high = config.objects
-    number = torch.arange(config.most_objects, device=samples.device)
-    present = number < low + draws.integers((1,), high - low + 1)
+    present = torch.arange(config.most_objects, device=samples.device) < draws.integers((1,), *config.objects)
 
     paint, pictures = (torch.stack(tables, -1) for tables in draw_paint(draws, config, size, bank, shapes, cutouts))
-
-    low, high = config.groups
-    count = low + draws.integers((1,), high - low + 1)
     # Motion 0 belongs to the whole background, the next to the objects, and the others to groups of its segments.
-    group = 1 + config.most_objects + torch.remainder(draws.integers((LABELS,), 1 << 20), count)
+    count = draws.integers((1,), *config.groups)
+    group = 1 + config.most_objects + torch.remainder(draws.integers((LABELS,), 0, (1 << 20) - 1), count)
     group = torch.where(draws.chance((1,), config.segmented), group, 0)
     H, W = size
-    x = torch.cat([draws.uniform((1,), 0, W), shapes.x, draws.uniform((high,), 0, W)], 1)
-    y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((high,), 0, H)], 1)
+    x = torch.cat([draws.uniform((1,), 0, W), shapes.x, draws.uniform((config.groups[1],), 0, W)], 1)
+    y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((config.groups[1],), 0, H)], 1)
     camera, motions = draw_motions(draws, config, size, x, y)
     # In a driving scene the background is the ground, or some of its segments are; the others stand upright.
     number = torch.arange(x.shape[1], device=x.device)
     flat = (draws.chance((x.shape[1],), config.flat) | (number == 0)) & ((number == 0) | (number > config.most_objects))
-
     bend, shade = draws.key(), draws.key()
     light = draw_light(draws, config)
     clouds = draws.key()

@@ -65,7 +65,7 @@ def draw_shapes(
         phase = draws.uniform(K, 0, 2 * math.pi)
         bumps += [amplitude * torch.cos(phase), amplitude * torch.sin(phase)]
 
-    number = draws.integers(K, bank.cutouts.shape[0])
+    number = draws.integers(K, 0, len(bank.cutouts) - 1)
     own_size = bank.cutouts[number, 0, 1:].amax(-1).float()
     pictures, scale = choose(bank.cutouts, number, own_size / (2 * radius))
     coefficients = torch.stack(bumps) if bumps else x.new_zeros(0, *x.shape)
