@@ -182,9 +182,9 @@ def _cutout(source: Source, colour: Bytes, size: tuple[int, int]) -> Picture:
     # Filled before reduction, so that border colours do not mix with the background.
     inside = _reduced(coverage.astype(np.float32), size) >= 0.5
     check_file(source.image, not inside.any() and f"its silhouette is empty at {size[0]}x{size[1]} px")
-    colour, inside = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside, STEP)
-    _check_size(source.image, colour, (colour.shape[1], colour.shape[0]))
-    return Picture(colour, inside.astype(np.uint8) * np.uint8(255))
+    cutout = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside)
+    _check_size(source.image, cutout.colour, (cutout.extra.shape[1], cutout.extra.shape[0]))
+    return cutout
 
 
 def segment(colour: Bytes, draw: float) -> Bytes:

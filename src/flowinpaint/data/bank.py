@@ -291,13 +291,13 @@ def fill_outside(colour: Bytes, inside: Mask) -> Bytes:
     return np.asarray(table[nearest])
 
 
-def cut_to_silhouette(colour: Bytes, inside: Mask, step: int) -> tuple[Bytes, Mask]:
-    """Crop colours (H, W, 3) and inside (H, W) to the silhouette and a margin, with sides that are multiples of a step.
+def cut_to_silhouette(colour: Bytes, inside: Mask) -> Picture:
+    """Crop colours (H, W, 3) and inside (H, W) to the silhouette and a margin, with sides that are multiples of STEP.
 
     The colours outside, which interpolation reads at the border, become the nearest ones inside.
     """
     rows, columns = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
     window = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    borders = [(_CUTOUT_MARGIN, _CUTOUT_MARGIN + -(n + 2 * _CUTOUT_MARGIN) % step) for n in inside[window].shape]
+    borders = [(_CUTOUT_MARGIN, _CUTOUT_MARGIN + -(n + 2 * _CUTOUT_MARGIN) % STEP) for n in inside[window].shape]
     wide = np.pad(inside[window], borders)
-    return fill_outside(np.pad(colour[window], [*borders, (0, 0)]), wide), wide
+    return Picture(fill_outside(np.pad(colour[window], [*borders, (0, 0)]), wide), wide * np.uint8(255))

@@ -41,16 +41,14 @@ def sample_scene(height: int = 320, width: int = 480, seed: int = 0) -> Scene:
         raise InputError(f"height and width must be at least {_MIN_SIZE} px, got {height} and {width}")
     # Bands of rows bound the memory. Each band restarts the generator, so that all show the same scene.
     rows = max(1, _BAND_SAMPLES // (width * _SAMPLES**2))
-    bands = [_paint_band(height, width, top, min(top + rows, height), seed) for top in range(0, height, rows)]
+    bands = []
+    for top in range(0, height, rows):
+        camera, *streams = np.random.default_rng(seed).spawn(1 + len(_LAYERS))
+        canvas = _Canvas(height, width, top, min(top + rows, height), camera)
+        for painter, rng in zip(_LAYERS, streams, strict=True):
+            painter(canvas, rng)
+        bands.append(canvas.develop())
     return Scene(np.concatenate([b.image for b in bands]), np.concatenate([b.flow for b in bands]))
-
-
-def _paint_band(height: int, width: int, top: int, bottom: int, seed: int) -> Scene:
-    camera, *streams = np.random.default_rng(seed).spawn(1 + len(_LAYERS))
-    canvas = _Canvas(height, width, top, bottom, camera)
-    for painter, rng in zip(_LAYERS, streams, strict=True):
-        painter(canvas, rng)
-    return canvas.develop()
 
 
 class _Canvas:

@@ -14,7 +14,6 @@ import numpy as np
 
 from flowinpaint.data.bank import (
     KINDS,
-    STEP,
     Bytes,
     Item,
     Picture,
@@ -282,5 +281,4 @@ def _cutout(rng: Random, number: int, materials: list[Bytes]) -> Picture:
     angle = rng.uniform(0, 2 * np.pi)
     light = 1 + rng.uniform(0, 2.5) * (np.cos(angle) * slope_x + np.sin(angle) * slope_y)
     colours = fill_outside(_bytes(_paint(rng, parts, materials) * light[..., None]), inside)
-    colour, within = cut_to_silhouette(_halved(colours), _halved(255.0 * inside) > 127, STEP)
-    return Picture(colour, within.astype(np.uint8) * np.uint8(255))
+    return cut_to_silhouette(_halved(colours), _halved(255.0 * inside) > 127)
