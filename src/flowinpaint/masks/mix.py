@@ -120,12 +120,9 @@ class MaskMix:
             case "few":
                 return families.few(noise, whole(self.count), int(self.count[1]))
             case "lidar":
-                lines, spacing, horizon = (
-                    whole(self.lidar_lines),
-                    scale(self.lidar_spacing),
-                    uniform(self.lidar_horizon),
-                )
-                focal, lost, gaps = scale(self.lidar_focal), uniform(self.lidar_lost), uniform(self.lidar_gaps)
+                lines, spacing = whole(self.lidar_lines), scale(self.lidar_spacing)
+                horizon, focal = uniform(self.lidar_horizon), scale(self.lidar_focal)
+                lost, gaps = uniform(self.lidar_lost), uniform(self.lidar_gaps)
                 return families.lidar(draws, noise, lines, spacing, horizon, focal, lost, gaps)
             case "corners":
                 density, most = scale(self.corner_density), self.corner_density[1]
