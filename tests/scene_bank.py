@@ -1,11 +1,36 @@
 """A tiny bank for tests of the generator: stripes, a photo in two halves, and a disc cut out."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
-from flowinpaint.data.bank import DISTANCE_UNIT, DISTANCE_ZERO, SIZES, PictureBank, pack
+from flowinpaint.data.bank import (
+    DISTANCE_UNIT,
+    DISTANCE_ZERO,
+    KINDS,
+    SIZES,
+    PictureBank,
+    bank_picture,
+    pack_picture,
+    save_pictures,
+)
 
 SIDE = 64
+
+
+def pack(colour: Tensor, extra: Tensor) -> Tensor:
+    """Pack colours (H, W, 3) uint8 and extra (H, W) uint8 into (H·W,) int32."""
+    r, g, b = colour.int().unbind(-1)
+    return (r | g << 8 | b << 16 | extra.int() << 24).reshape(-1)
+
+
+def save_bank(bank: PictureBank, path: Path) -> None:
+    """Write a bank to a .safetensors file."""
+    numbers = {kind: range(len(getattr(bank, kind))) for kind in KINDS}
+    save_pictures(
+        {kind: [pack_picture(kind, bank_picture(bank, kind, i)) for i in numbers[kind]] for kind in KINDS}, path
+    )
 
 
 def tiny_bank() -> PictureBank:

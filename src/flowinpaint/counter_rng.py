@@ -55,9 +55,9 @@ class Draws:
         """Standard normal numbers (B, *shape)."""
         return self._next(shape, _normal)
 
-    def integers(self, shape: tuple[int, ...], count: Tensor | int) -> Tensor:
-        """Integers (B, *shape) int64 from 0 to count - 1."""
-        return self._next(shape, _word) * count >> 32
+    def integers(self, shape: tuple[int, ...], low: int, high: int) -> Tensor:
+        """Integers (B, *shape) int64 from low to high."""
+        return low + (self._next(shape, _word) * (high - low + 1) >> 32)
 
     def chance(self, shape: tuple[int, ...], probability: Tensor | float) -> Tensor:
         """True (B, *shape) with a probability."""
@@ -77,13 +77,14 @@ class Draws:
         self._used += 1
         if (block, kind) not in self._blocks:
             streams = self._streams(block * _STREAMS, _STREAMS)
-            self._blocks[block, kind] = kind(_hash(streams[..., None] ^ _count_up(_NUMBERS, streams)))
+            places = torch.arange(_NUMBERS, device=streams.device)
+            self._blocks[block, kind] = kind(_hash(streams[..., None] ^ places))
         return self._blocks[block, kind][:, row, :count].reshape(-1, *shape)
 
     def _streams(self, first: int, count: int) -> Tensor:
         """The keys (B, count) of consecutive streams."""
         # `| 0` keeps compilers from computing the product as a 32-bit address.
-        steps = (_count_up(count, self._base) | 0) * _GOLDEN
+        steps = (torch.arange(count, device=self._base.device) | 0) * _GOLDEN
         return _hash(self._base[:, None] + _wrap((first + 1) * _GOLDEN) + steps)
 
 
@@ -94,13 +95,9 @@ def normal_field(key: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _numbered(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The hashes (B, *shape) of a stream."""
-    places = _count_up(math.prod(shape), key).view(1, *shape)
+    places = torch.arange(math.prod(shape), device=key.device).view(1, *shape)
     # Not key + place * _GOLDEN, which compilers compute as a 32-bit address.
     return _hash(key.view(-1, *[1] * len(shape)) ^ places)
-
-
-def _count_up(count: int, like: Tensor) -> Tensor:
-    return torch.arange(count, device=like.device)
 
 
 def _uniform(bits: Tensor) -> Tensor:

@@ -189,7 +189,7 @@ def test_bad_files_are_skipped_by_name_and_the_rest_is_taken(tmp_path: Path) -> 
     _, counts, skipped = build(tmp_path, photos="photos", cutouts="cutouts")
     assert (counts["photos"], counts["cutouts"]) == (1, 1)
     phrases = {
-        "size.png": "must be 60x40 pixels as its picture, got 60x30",
+        "size.png": f"must be 60x40 pixels as {tmp_path / 'photos/size.jpg'}, got 60x30",
         "colours.png": "must be a grey map of labels, got colours",
         "small.jpg": "px, got 40x8",
         "text.jpg": "unknown image format; supported are",

@@ -22,14 +22,13 @@ from flowinpaint.data.bank import (
     bank_picture,
     in_threads,
     make_bank,
-    pack,
     pack_picture,
     read_bank,
-    save_bank,
     save_pictures,
     unpack,
 )
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from scene_bank import pack, save_bank
 
 METADATA = {"flowinpaint.bank": "1"}
 

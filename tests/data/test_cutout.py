@@ -21,7 +21,8 @@ def test_a_cutout_has_a_margin_and_whole_steps_and_no_colour_from_outside(seed: 
     inside = rng.random((height, width)) < 0.3
     inside[rng.integers(height), rng.integers(width)] = True
     colour = np.where(inside[..., None], rng.integers(0, 100, (height, width, 1)), 255).repeat(3, 2).astype(np.uint8)
-    cut, within = cut_to_silhouette(colour, inside, 4)
+    cut, extra = cut_to_silhouette(colour, inside)
+    within = extra == 255
     assert cut.shape == (*within.shape, 3)
     assert within.shape[0] % 4 == within.shape[1] % 4 == 0
     assert within.sum() == inside.sum()

@@ -13,6 +13,7 @@ from flowinpaint.masks.cases import (
     case_order,
     case_text,
     check_patterns,
+    drawn_mask,
     nominal_share,
 )
 
@@ -22,33 +23,32 @@ ALL = np.ones(SIZE, np.bool_)
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_only_valid_pixels_are_given_and_always_one(pattern: Pattern) -> None:
-    draw = PATTERNS[pattern].draw
     valid = np.random.default_rng(0).random((40, 60)) < 0.3
-    drawn = draw((40, 60), 7, valid)
+    drawn = drawn_mask(pattern, (40, 60), 7, valid)
     assert drawn.any()
     assert not (drawn & ~valid).any()
-    assert np.array_equal(drawn, draw((40, 60), 7, valid))
+    assert np.array_equal(drawn, drawn_mask(pattern, (40, 60), 7, valid))
     for place in ((0, 0), (39, 59), (5, 30)):
         one = np.zeros((40, 60), np.bool_)
         one[place] = True
-        assert np.array_equal(draw((40, 60), 7, one), one)
-    assert draw((1, 1), 7, np.ones((1, 1), np.bool_)).all()
+        assert np.array_equal(drawn_mask(pattern, (40, 60), 7, one), one)
+    assert drawn_mask(pattern, (1, 1), 7, np.ones((1, 1), np.bool_)).all()
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_seed_decides_all_but_the_grid(pattern: Pattern) -> None:
-    first, second = (PATTERNS[pattern].draw(SIZE, seed, ALL) for seed in (1, 2))
+    first, second = (drawn_mask(pattern, SIZE, seed, ALL) for seed in (1, 2))
     assert np.array_equal(first, second) == (pattern == "grid")
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_nominal_share_is_about_that_of_a_frame(pattern: Pattern) -> None:
-    shares = [PATTERNS[pattern].draw(SIZE, seed, ALL).mean() for seed in range(5)]
-    assert np.mean(shares) == pytest.approx(PATTERNS[pattern].share, rel=0.25)
+    shares = [drawn_mask(pattern, SIZE, seed, ALL).mean() for seed in range(5)]
+    assert np.mean(shares) == pytest.approx(nominal_share(pattern), rel=0.25)
 
 
 def test_lidar_has_64_lines_and_an_empty_sky() -> None:
-    mask = PATTERNS["lidar"].draw(SIZE, 3, ALL)
+    mask = drawn_mask("lidar", SIZE, 3, ALL)
     assert not mask[: int(0.35 * 436)].any()
     # Around the middle column lines are nearly level: rows with a point belong to one each.
     _, lines = ndimage.label(mask[:, 462:562].any(1))
@@ -56,7 +56,7 @@ def test_lidar_has_64_lines_and_an_empty_sky() -> None:
 
 
 def test_holes_are_three_and_large_in_a_tenth() -> None:
-    known = [PATTERNS["holes"].draw(SIZE, seed, ALL) for seed in range(6)]
+    known = [drawn_mask("holes", SIZE, seed, ALL) for seed in range(6)]
     for mask in known:
         empty = ndimage.uniform_filter(mask.astype(float), 41) < 1e-3  # 41 x 41 px of 10 % are never empty by chance
         _, count = ndimage.label(empty)
@@ -66,10 +66,10 @@ def test_holes_are_three_and_large_in_a_tenth() -> None:
 
 
 def test_a_grid_has_a_point_in_each_16_pixels_and_single_is_one() -> None:
-    rows, columns = np.nonzero(PATTERNS["grid"].draw(SIZE, 3, ALL))
+    rows, columns = np.nonzero(drawn_mask("grid", SIZE, 3, ALL))
     assert set(np.diff(np.unique(rows))) == {16}
     assert set(np.diff(np.unique(columns))) == {16}
-    assert PATTERNS["single"].draw(SIZE, 3, ALL).sum() == 1
+    assert drawn_mask("single", SIZE, 3, ALL).sum() == 1
 
 
 def test_cases_have_a_text_a_label_an_order_and_a_share() -> None:

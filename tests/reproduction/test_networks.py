@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import flowinpaint as fi
-from flowinpaint.data.bank import save_bank
 from flowinpaint.errors import InputError, MissingFileError
 from flowinpaint.machine import device_name
 from flowinpaint.reproduction import networks
@@ -21,7 +20,7 @@ from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Network
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
 from flowinpaint.training.loop import Listener, Outcome, Progress, train
-from scene_bank import tiny_bank
+from scene_bank import save_bank, tiny_bank
 
 pytestmark = pytest.mark.usefixtures("tiny_scenes")
 

@@ -1,11 +1,8 @@
 """Images with dense flow, from disk or generated."""
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 
 class Batch(NamedTuple):

@@ -35,7 +35,7 @@ from flowinpaint.data.bank import (
     save_pictures,
     side_fault,
 )
-from flowinpaint.data.folder import stable_seed
+from flowinpaint.data.folder import check_size, stable_seed
 from flowinpaint.data.procedural_pictures import procedural_pictures
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import IMAGE_SUFFIXES, StrPath, atomic_path, read_image
@@ -54,8 +54,6 @@ _SEGMENT_SCALES = (50.0, 400.0)
 _SEGMENT_SMOOTHING = 0.8
 _SMALLEST_SEGMENT = 50
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True)
 class Source:
@@ -72,7 +70,7 @@ def build_bank(
     *,
     longest: int = LONGEST,
     jobs: int = 1,
-    progress: Progress = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     skipped: Callable[[str], None] = lambda sentence: None,
 ) -> dict[str, int]:
     """Write a bank of the pictures in the folders of each of KINDS, and return the number of each.
@@ -156,7 +154,9 @@ def _pack_source(source: Source, longest: int) -> list[PackedPicture] | str:
 
 def _pictures(source: Source, longest: int) -> list[Picture]:
     colour = as_rgb(read_image(source.image))
-    size = _reduced_size(colour, longest)
+    height, width = colour.shape[:2]
+    share = min(1.0, longest / max(height, width))
+    size = max(1, round(width * share)), max(1, round(height * share))
     if source.kind == "cutouts":
         return [_cutout(source, colour, size)]
     small = _whole_steps(_reduced(colour, size))
@@ -165,7 +165,7 @@ def _pictures(source: Source, longest: int) -> list[Picture]:
         return [Picture(small, np.zeros(small.shape[:2], np.uint8))]
     if not source.maps:
         return [Picture(small, segment(small, stable_seed(source.image.name) / 2**64))]
-    labels = [(path, _read_map(path, colour)) for path in source.maps]
+    labels = [(path, _read_map(path, source, colour)) for path in source.maps]
     for path, found in labels:
         check_file(path, found.ndim != 2 and "must be a grey map of labels, got colours")
     nearest = [cv2.resize(spread_labels(found), size, interpolation=cv2.INTER_NEAREST_EXACT) for _, found in labels]
@@ -174,7 +174,7 @@ def _pictures(source: Source, longest: int) -> list[Picture]:
 
 def _cutout(source: Source, colour: Bytes, size: tuple[int, int]) -> Picture:
     if source.maps:
-        coverage = _read_map(source.maps[0], colour)
+        coverage = _read_map(source.maps[0], source, colour)
         coverage = (coverage if coverage.ndim == 2 else coverage[..., 0]) > 0
     else:
         coverage = _alpha(source.image) > 0.5
@@ -182,9 +182,9 @@ def _cutout(source: Source, colour: Bytes, size: tuple[int, int]) -> Picture:
     # Filled before reduction, so that border colours do not mix with the background.
     inside = _reduced(coverage.astype(np.float32), size) >= 0.5
     check_file(source.image, not inside.any() and f"its silhouette is empty at {size[0]}x{size[1]} px")
-    colour, inside = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside, STEP)
-    _check_size(source.image, colour, (colour.shape[1], colour.shape[0]))
-    return Picture(colour, inside.astype(np.uint8) * np.uint8(255))
+    cutout = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside)
+    _check_size(source.image, cutout.colour, (cutout.extra.shape[1], cutout.extra.shape[0]))
+    return cutout
 
 
 def segment(colour: Bytes, draw: float) -> Bytes:
@@ -215,10 +215,9 @@ def spread_labels(labels: npt.NDArray[Any]) -> Bytes:
     return (numbers.reshape(labels.shape) * _LABEL_STRIDE % 256).astype(np.uint8)
 
 
-def _read_map(path: Path, colour: Bytes) -> npt.NDArray[Any]:
+def _read_map(path: Path, source: Source, colour: Bytes) -> npt.NDArray[Any]:
     pixels = decode_image(path, path.read_bytes())
-    (height, width), (h, w) = pixels.shape[:2], colour.shape[:2]
-    check_file(path, (height, width) != (h, w) and f"must be {w}x{h} pixels as its picture, got {width}x{height}")
+    check_size(path, pixels, source.image, colour)
     return pixels
 
 
@@ -228,13 +227,6 @@ def _alpha(path: Path) -> npt.NDArray[np.float32]:
     check_file(path, pixels.dtype.kind != "u" and f"must have integer pixels, got {pixels.dtype}")
     check_file(path, pixels.shape[2:] != (4,) and "has neither an alpha channel nor a silhouette .png")
     return np.asarray(pixels[..., 3] / np.float32(np.iinfo(pixels.dtype).max), np.float32)
-
-
-def _reduced_size(colour: Bytes, longest: int) -> tuple[int, int]:
-    """The width and height at which the longer side is at most `longest`."""
-    height, width = colour.shape[:2]
-    share = min(1.0, longest / max(height, width))
-    return max(1, round(width * share)), max(1, round(height * share))
 
 
 def _reduced(pixels: npt.NDArray[Any], size: tuple[int, int]) -> npt.NDArray[Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -64,11 +64,6 @@ class PictureBank:
     materials: Tensor
     cutouts: Tensor
 
-    def to(self, device: torch.device | str) -> PictureBank:
-        """The bank on a device."""
-        tensors = {name: getattr(self, name).to(device) for name in self.__dataclass_fields__}
-        return replace(self, **tensors)
-
 
 class Picture(NamedTuple):
     """A picture at full size: colour (H, W, 3) RGB; extra (H, W), which for a cut-out is 255 inside and 0 outside."""
@@ -82,12 +77,6 @@ class PackedPicture(NamedTuple):
 
     colour: bytes
     extra: bytes
-
-
-def pack(colour: Tensor, extra: Tensor) -> Tensor:
-    """Pack colours (H, W, 3) uint8 and extra (H, W) uint8 into (H·W,) int32."""
-    r, g, b = colour.int().unbind(-1)
-    return (r | g << 8 | b << 16 | extra.int() << 24).reshape(-1)
 
 
 def unpack(pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,17 +106,8 @@ def bank_picture(bank: PictureBank, kind: str, number: int) -> Picture:
     return Picture(colour.byte().numpy(), extra.byte().numpy())
 
 
-def save_bank(bank: PictureBank, path: StrPath) -> None:
-    """Write a bank to a .safetensors file, atomically; WebP changes its colours slightly."""
-    check_bank_name(path)
-    bank = bank.to("cpu")
-    counts = {kind: len(getattr(bank, kind)) for kind in KINDS}
-    packed = {kind: [pack_picture(kind, bank_picture(bank, kind, i)) for i in range(counts[kind])] for kind in KINDS}
-    save_pictures(packed, path)
-
-
 def pack_picture(kind: str, picture: Picture) -> PackedPicture:
-    """Compress a picture for `save_pictures`."""
+    """Compress a picture for `save_pictures`; WebP changes its colours slightly."""
     bgr = np.ascontiguousarray(picture.colour[..., ::-1])
     webp = cv2.imencode(".webp", bgr, [cv2.IMWRITE_WEBP_QUALITY, _WEBP_QUALITY])[1].tobytes()
     if kind == "materials":
@@ -159,7 +139,7 @@ def check_bank_name(path: StrPath) -> None:
 
 
 def read_bank(path: StrPath) -> PictureBank:
-    """Read a bank, written by `save_bank` or `flowinpaint assets build`, to the CPU."""
+    """Read a bank, written by `save_pictures` or `flowinpaint assets build`, to the CPU."""
     path = Path(path)
     packed = _read_packed(path)
     # All headers are checked before memory is allocated for any picture.
@@ -178,7 +158,9 @@ def read_bank(path: StrPath) -> PictureBank:
         raise FileFormatError(f"{path}: {error}") from error
 
 
-def in_threads(function: Callable[[Item], Outcome], items: Sequence[Item], jobs: int) -> Generator[Outcome, None, None]:
+def in_threads(
+    function: Callable[[Item], Outcome], items: Sequence[Item], jobs: int | None = os.cpu_count()
+) -> Generator[Outcome, None, None]:
     """Map a function over items in threads, in order; an error or Ctrl-C stops the threads."""
     # `decode_image` changes and restores OpenCV's log level; threads may do so in the wrong order.
     level = cv2.utils.logging.getLogLevel()
@@ -191,32 +173,25 @@ def in_threads(function: Callable[[Item], Outcome], items: Sequence[Item], jobs:
 
 def _assemble(shapes: Mapping[str, Sequence[Shape]], picture: Callable[[str, int], Picture]) -> PictureBank:
     """Make a bank from pictures of known shapes; threads call `picture` once for each."""
-    tables, length = {}, 0
-    for kind in KINDS:
-        rows = []
-        for height, width in shapes[kind]:
-            for size in range(SIZES):
-                h, w = height >> size, width >> size
-                rows.append([length, h, w])
-                length += h * w
-        tables[kind] = rows
-    if length > _MOST_PIXELS:
-        raise InputError(f"pictures must have at most {_MOST_PIXELS} pixels in all sizes, got {length}")
-    pixels = torch.empty(length, dtype=torch.int32)
-    buffer = pixels.numpy()
-
-    def paint(place: tuple[str, int]) -> None:
-        kind, number = place
-        rows = tables[kind][SIZES * number :]
-        for (offset, h, w), (colour, extra) in zip(rows, _all_sizes(kind, picture(kind, number)), strict=False):
-            buffer[offset : offset + h * w] = np.dstack([colour, extra]).view("<i4").reshape(-1)
+    sides = np.concatenate([shapes[kind] for kind in KINDS])[:, None] >> np.arange(SIZES)[:, None]
+    areas = sides.prod(-1)
+    if areas.sum() > _MOST_PIXELS:
+        raise InputError(f"pictures must have at most {_MOST_PIXELS} pixels in all sizes, got {areas.sum()}")
+    offsets = areas.cumsum().reshape(areas.shape) - areas
+    table = np.concatenate([offsets[..., None], sides], -1).astype(np.int32)
+    buffer = np.empty(areas.sum(), np.int32)
 
     places = [(kind, number) for kind in KINDS for number in range(len(shapes[kind]))]
-    for _ in in_threads(paint, places, os.cpu_count() or 1):
+
+    def paint(i: int) -> None:
+        kind, number = places[i]
+        for (offset, h, w), own in zip(table[i].tolist(), _all_sizes(kind, picture(kind, number)), strict=True):
+            buffer[offset : offset + h * w] = np.dstack(own).view("<i4").reshape(-1)
+
+    for _ in in_threads(paint, range(len(places))):
         pass
-    return PictureBank(
-        pixels, **{k: torch.tensor(rows, dtype=torch.int32).view(-1, SIZES, 3) for k, rows in tables.items()}
-    )
+    ends = np.cumsum([len(shapes[kind]) for kind in KINDS])
+    return PictureBank(torch.from_numpy(buffer), *map(torch.from_numpy, np.split(table, ends[:-1])))
 
 
 def _all_sizes(kind: str, picture: Picture) -> Iterator[Picture]:
@@ -277,12 +252,11 @@ def _read_packed(path: Path) -> dict[str, list[PackedPicture]]:
         inside = (start >= 0) & (length >= 0) & (start <= data.size) & (length <= data.size - start)
         check_file(path, not inside.all() and f"{kind} points outside its {data.size} bytes of data")
         check_file(path, ((length[:, 1] == 0) != (kind == "materials")).any() and f"{kind} has the wrong extras")
-    return {kind: [_slices(data, row) for row in arrays[kind].tolist()] for kind in KINDS}
-
-
-def _slices(data: Bytes, row: list[int]) -> PackedPicture:
-    start, length, other, other_length = row
-    return PackedPicture(data[start : start + length].tobytes(), data[other : other + other_length].tobytes())
+    parts = {kind: arrays[kind].reshape(-1, 2, 2).tolist() for kind in KINDS}
+    return {
+        kind: [PackedPicture(*(data[start : start + length].tobytes() for start, length in row)) for row in parts[kind]]
+        for kind in KINDS
+    }
 
 
 def _header_shape(path: Path, kind: str, number: int, packed: PackedPicture) -> Shape:
@@ -314,13 +288,13 @@ def fill_outside(colour: Bytes, inside: Mask) -> Bytes:
     return np.asarray(table[nearest])
 
 
-def cut_to_silhouette(colour: Bytes, inside: Mask, step: int) -> tuple[Bytes, Mask]:
-    """Crop colours (H, W, 3) and inside (H, W) to the silhouette and a margin, with sides that are multiples of a step.
+def cut_to_silhouette(colour: Bytes, inside: Mask) -> Picture:
+    """Crop colours (H, W, 3) and inside (H, W) to the silhouette and a margin, with sides that are multiples of STEP.
 
     The colours outside, which interpolation reads at the border, become the nearest ones inside.
     """
     rows, columns = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
     window = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
-    borders = [(_CUTOUT_MARGIN, _CUTOUT_MARGIN + -(n + 2 * _CUTOUT_MARGIN) % step) for n in inside[window].shape]
+    borders = [(_CUTOUT_MARGIN, _CUTOUT_MARGIN + -(n + 2 * _CUTOUT_MARGIN) % STEP) for n in inside[window].shape]
     wide = np.pad(inside[window], borders)
-    return fill_outside(np.pad(colour[window], [*borders, (0, 0)]), wide), wide
+    return Picture(fill_outside(np.pad(colour[window], [*borders, (0, 0)]), wide), wide * np.uint8(255))

@@ -7,7 +7,7 @@ distributed that way; a truth never lacks its image.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import overload
@@ -17,6 +17,9 @@ import numpy as np
 from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.errors import InputError, MissingFileError, check_file
 from flowinpaint.io import StrPath
+
+_List = Callable[[Path, str, str], list[Sample]]
+"""List the samples of a data set by root, split and render."""
 
 
 class Dataset(Sequence[Frame]):
@@ -42,9 +45,7 @@ class Dataset(Sequence[Frame]):
     @property
     def channels(self) -> int:
         """The number of channels of all truths: 2 for flow, 1 for disparity."""
-        first: dict[int, str] = {}
-        for sample in self.samples:
-            first.setdefault(sample.channels, sample.name)
+        first = {sample.channels: sample.name for sample in reversed(self.samples)}
         if len(first) != 1:
             found = " and ".join(f"{channels} channels ({name})" for channels, name in sorted(first.items()))
             raise InputError(f"dataset: all truths in {self.name} must be of one kind, got {found or 'no sample'}")
@@ -56,12 +57,12 @@ def open_dataset(name: str, root: StrPath, split: str | None = None, render: str
 
     split and render (the pass, "final" or "clean") select a part; the default is the first in docs/datasets.md.
     """
-    layout = LAYOUTS.get(name)
-    if layout is None:
+    if name not in LAYOUTS:
         raise InputError(f"name must be one of {', '.join(LAYOUTS)}, got {name!r}")
-    split = _choice("split", split, layout.splits, name)
-    render = _choice("render", render, layout.renders, name)
-    samples = [replace(sample, dataset=name) for sample in layout.samples(Path(root), split, render)]
+    list_samples, splits, renders = LAYOUTS[name]
+    split = _choice("split", split, splits, name)
+    render = _choice("render", render, renders, name)
+    samples = [replace(sample, dataset=name) for sample in list_samples(Path(root), split, render)]
     if not samples:
         raise InputError(f"split: {root} has no sample in the split {split!r}")
     return Dataset(name, samples)
@@ -71,15 +72,6 @@ def _choice(argument: str, value: str | None, choices: tuple[str, ...], name: st
     if value is not None and value not in choices:
         raise InputError(f"{argument} of {name} must be {' or '.join(choices) or 'omitted'}, got {value!r}")
     return value or next(iter(choices), "")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A function that lists a data set by root, split and render; the first split and render are the defaults."""
-
-    samples: Callable[[Path, str, str], list[Sample]]
-    splits: tuple[str, ...] = ()
-    renders: tuple[str, ...] = ()
 
 
 def _flyingthings3d(root: Path, split: str, render: str) -> list[Sample]:
@@ -94,10 +86,8 @@ def _flyingthings3d(root: Path, split: str, render: str) -> list[Sample]:
             for truth in truths
         }
         return _pair(flows, image_of, _files(images, "*/*/*/[0-9]*.png"))
-    images, flows = (
-        _folder(root, f"{split}/{kind}", f"FlyingThings3D_subset/{split}/{kind}")
-        for kind in (f"image_{render}", "flow")
-    )
+    folders = f"{split}/image_{render}", f"{split}/flow"
+    images, flows = (_folder(root, folder, f"FlyingThings3D_subset/{folder}") for folder in folders)
     truths = _files(flows, "*/into_*/[0-9]*.flo")
     image_of = {truth: images / truth.parents[1].name / f"{truth.stem}.png" for truth in truths}
     return _pair(flows, image_of, _files(images, "*/[0-9]*.png"))
@@ -113,7 +103,7 @@ def _sintel(root: Path, _split: str, render: str) -> list[Sample]:
     return [replace(s, invalid=masks / f"{s.name}.png") for s in samples] if masks.is_dir() else samples
 
 
-def _kitti(*cameras: str) -> Callable[[Path, str, str], list[Sample]]:
+def _kitti(*cameras: str) -> _List:
     """The layout of both years; the first existing folder among those of the left camera is used."""
 
     def samples(root: Path, split: str, _render: str) -> list[Sample]:
@@ -159,16 +149,17 @@ def _own_folder(root: Path, _split: str, _render: str) -> list[Sample]:
     return [replace(sample, name=f"{sample.dataset}/{sample.name}") for sample in find_samples(root)]
 
 
-LAYOUTS = {
-    "flyingthings3d": Layout(_flyingthings3d, ("train", "val"), ("final", "clean")),
-    "sintel": Layout(_sintel, ("train",), ("final", "clean")),
-    "kitti2012": Layout(_kitti("colored_0", "image_0"), ("occ", "noc")),
-    "kitti2015": Layout(_kitti("image_2"), ("occ", "noc")),
-    "middlebury": Layout(_middlebury, ("train",)),
-    "flyingchairs": Layout(_flyingchairs, ("train", "val")),
-    "hd1k": Layout(_hd1k, ("train",)),
-    "folder": Layout(_own_folder),
+LAYOUTS: dict[str, tuple[_List, tuple[str, ...], tuple[str, ...]]] = {
+    "flyingthings3d": (_flyingthings3d, ("train", "val"), ("final", "clean")),
+    "sintel": (_sintel, ("train",), ("final", "clean")),
+    "kitti2012": (_kitti("colored_0", "image_0"), ("occ", "noc"), ()),
+    "kitti2015": (_kitti("image_2"), ("occ", "noc"), ()),
+    "middlebury": (_middlebury, ("train",), ()),
+    "flyingchairs": (_flyingchairs, ("train", "val"), ()),
+    "hd1k": (_hd1k, ("train",), ()),
+    "folder": (_own_folder, (), ()),
 }
+"""A function that lists a data set, its splits and its renders, of each of which the first is the default."""
 
 
 def _folder(root: Path, *choices: str) -> Path:

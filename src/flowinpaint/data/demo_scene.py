@@ -41,16 +41,14 @@ def sample_scene(height: int = 320, width: int = 480, seed: int = 0) -> Scene:
         raise InputError(f"height and width must be at least {_MIN_SIZE} px, got {height} and {width}")
     # Bands of rows bound the memory. Each band restarts the generator, so that all show the same scene.
     rows = max(1, _BAND_SAMPLES // (width * _SAMPLES**2))
-    bands = [_paint_band(height, width, top, min(top + rows, height), seed) for top in range(0, height, rows)]
+    bands = []
+    for top in range(0, height, rows):
+        camera, *streams = np.random.default_rng(seed).spawn(1 + len(_LAYERS))
+        canvas = _Canvas(height, width, top, min(top + rows, height), camera)
+        for painter, rng in zip(_LAYERS, streams, strict=True):
+            painter(canvas, rng)
+        bands.append(canvas.develop())
     return Scene(np.concatenate([b.image for b in bands]), np.concatenate([b.flow for b in bands]))
-
-
-def _paint_band(height: int, width: int, top: int, bottom: int, seed: int) -> Scene:
-    camera, *streams = np.random.default_rng(seed).spawn(1 + len(_LAYERS))
-    canvas = _Canvas(height, width, top, bottom, camera)
-    for painter, rng in zip(_LAYERS, streams, strict=True):
-        painter(canvas, rng)
-    return canvas.develop()
 
 
 class _Canvas:
@@ -105,10 +103,8 @@ class _Canvas:
         """The flow (h, w, 2) of static things at a nearness (inverse depth), caused by the camera."""
         # Measured along the longer side, so that the flow stays bounded at the ends of a panorama.
         x, y = (part * (self.unit / self.noise_unit) for part in self.local(*self.focus))
-        flow = np.empty_like(self.flow)
-        flow[..., 0] = nearness * (self.pan[0] + self.zoom * x)
-        flow[..., 1] = nearness * (self.pan[1] + self.zoom * y)
-        return flow
+        parts = nearness * (self.pan[0] + self.zoom * x), nearness * (self.pan[1] + self.zoom * y)
+        return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
     def own_flow(self, place: _Pair, shift: _Pair, spin: float, growth: float) -> _Array:
         """An object's affine flow (h, w, 2): shift in px, spin and growth in px per object unit."""

@@ -20,12 +20,11 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import StrPath, read_flow, read_image, read_mask
-from flowinpaint.masks.arrays import drawn_count
+from flowinpaint.masks import Mask, drawn_count
 from flowinpaint.masks.cases import Case, Pattern, drawn_mask
 
 MaskKind = Literal["fixed", "random"] | Pattern
 """Source of a mask: a file, random pixels, or a pattern."""
-Mask = npt.NDArray[np.bool_]
 _Truth = npt.NDArray[np.floating[Any]]
 
 IMAGE = "image.png"
@@ -110,17 +109,17 @@ class Sample:
 
         A crop n > 0 keeps the central n×n pixels; a mask is then drawn inside them.
         """
-        frame = self.read()
-        file = self.mask_file(case)
-        fixed = None if file is None else read_mask(file)
-        if file is not None and fixed is not None:
-            check_size(file, fixed, self.truth, frame.truth)
+        frame, file = self.read(), self.mask_file(case)
         window = centre((frame.valid.shape[0], frame.valid.shape[1]), crop)
         valid = frame.valid[window]
         check_file(self.truth, not valid.any() and "at least one pixel must be valid, got none")
-        mask = sample_mask(self.dataset, self.name, case, seed, valid) if fixed is None else fixed[window] & valid
-        if not mask.any():
-            raise FileFormatError(f"{file}: at least one known pixel must be valid in {self.truth}, got none")
+        if file is None:
+            mask = sample_mask(self.dataset, self.name, case, seed, valid)
+        else:
+            fixed = read_mask(file)
+            check_size(file, fixed, self.truth, frame.truth)
+            mask = fixed[window] & valid
+            check_file(file, not mask.any() and f"at least one known pixel must be valid in {self.truth}, got none")
         return Frame(frame.image[window], frame.truth[window], valid, mask, self.name)
 
     def possible(self, cases: Sequence[Case]) -> list[Case]:
@@ -162,16 +161,13 @@ def find_samples(root: StrPath, datasets: Collection[str] | None = None) -> list
     if unknown := sorted(set(datasets or ()) - folders.keys()):
         raise InputError(f"datasets must be among {', '.join(folders) or 'none'} in {root}, got {unknown[0]!r}")
     chosen = [name for name in folders if datasets is None or name in datasets]
-    samples = [_sample(name, folder) for name in chosen for folder in _sample_folders(folders[name])]
-    if not samples:
+    below = {name: _folders(folders[name]) for name in chosen}
+    if not below:
         raise InputError(f"root: {root} contains no folders, expected {_LAYOUT}")
-    return samples
-
-
-def _sample_folders(dataset: Path) -> list[Path]:
-    if folders := _folders(dataset):
-        return folders
-    raise InputError(f"root: the data set {dataset} contains no samples, expected {_LAYOUT}")
+    for name in chosen:
+        if not below[name]:
+            raise InputError(f"root: the data set {folders[name]} contains no samples, expected {_LAYOUT}")
+    return [_sample(name, folder) for name in chosen for folder in below[name]]
 
 
 def _sample(dataset: str, folder: Path) -> Sample:

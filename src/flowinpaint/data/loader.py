@@ -10,7 +10,6 @@ import signal
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +64,6 @@ class DiskBatches:
             batch_size=None,
             sampler=(range(start, start + self._local) for start in count(self._first, self._batch)),
             num_workers=self._workers,
-            collate_fn=_as_it_is,
             worker_init_fn=_leave_signals_to_the_parent,
             pin_memory=torch.cuda.is_available(),
             generator=torch.Generator(),  # otherwise PyTorch's global generator would advance
@@ -140,10 +138,6 @@ def _from(corner: npt.NDArray[np.int64], size: tuple[int, int]) -> tuple[slice, 
 def _order(seed: int, epoch: int, length: int) -> npt.NDArray[np.int64]:
     """The order of an epoch's samples."""
     return np.random.default_rng([seed, _ORDER, epoch]).permutation(length)
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
 
 
 def _check(argument: str, value: object, fits: bool, rule: str) -> None:

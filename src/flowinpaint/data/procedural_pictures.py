@@ -6,19 +6,16 @@ organic rather than straight borders.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
-from itertools import islice
-from typing import Any
+from functools import partial
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from flowinpaint.data.bank import (
     KINDS,
-    STEP,
     Bytes,
+    Item,
     Picture,
     PictureBank,
     cut_to_silhouette,
@@ -27,7 +24,7 @@ from flowinpaint.data.bank import (
     make_bank,
     silhouette_distance,
 )
-from flowinpaint.data.silhouettes import SHAPES
+from flowinpaint.data.silhouettes import SHAPES, Array, Random
 from flowinpaint.errors import InputError
 
 COUNTS = {"photos": 24, "materials": 48, "cutouts": 48}
@@ -35,9 +32,6 @@ SIDES = {"photos": 384, "materials": 256, "cutouts": 192}
 
 _OVERSAMPLING = 2
 _MOST_OBJECTS = 6
-
-Array = npt.NDArray[Any]
-Random = np.random.Generator
 
 
 def procedural_bank(seed: int = 0) -> PictureBank:
@@ -49,32 +43,23 @@ def procedural_pictures(kinds: Collection[str], seed: int = 0) -> dict[str, list
     """Draw COUNTS[kind] pictures of some of KINDS."""
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
-    jobs = os.cpu_count() or 1
-    numbers = range(COUNTS["materials"])
-    materials = list(in_threads(lambda i: _material(_stream(seed, "materials", i), i), numbers, jobs))
 
-    def draw(place: tuple[str, int]) -> Picture:
-        kind, number = place
-        return _DRAW[kind](_stream(seed, kind, number), number, materials)
+    def draw(kind: str, paint: Callable[[Random, int], Item]) -> list[Item]:
+        """Each picture has its own random numbers, independent of what else is drawn."""
+        stream = (seed, KINDS.index(kind))
+        return list(in_threads(lambda i: paint(np.random.default_rng((*stream, i)), i), range(COUNTS[kind])))
 
-    places = [(kind, number) for kind in kinds for number in range(COUNTS[kind])]
-    pictures = in_threads(draw, places, jobs)
-    return {kind: list(islice(pictures, COUNTS[kind])) for kind in kinds}
-
-
-def _stream(seed: int, kind: str, number: int) -> Random:
-    """A generator for each picture, independent of what else is drawn."""
-    return np.random.default_rng((seed, KINDS.index(kind), number))
+    materials = draw("materials", _material)
+    painters: dict[str, Callable[[Random, int], Picture]] = {
+        "photos": partial(_photo, materials=materials),
+        "materials": lambda _, i: Picture(materials[i], np.zeros(materials[i].shape[:2], np.uint8)),
+        "cutouts": partial(_cutout, materials=materials),
+    }
+    return {kind: draw(kind, painters[kind]) for kind in kinds}
 
 
 def _noise(
-    rng: Random,
-    side: int,
-    cell: float,
-    octaves: int = 1,
-    stretch: float = 1,
-    gain: float = 0.5,
-    rows: int | None = None,
+    rng: Random, side: int, cell: float, octaves: int = 1, stretch: float = 1, gain: float = 0.5, rows: int = 0
 ) -> Array:
     """Fractal noise (rows or side, side), mean 0, deviation 1; its largest cells are `cell` px, wider by `stretch`."""
     height = rows or side
@@ -224,11 +209,8 @@ def _paint(rng: Random, labels: Array, materials: list[Bytes]) -> Array:
         mean = texture[::4, ::4].mean((0, 1))
         tint = _ramp(rng, rng.standard_normal((8, 8)))[0, 0] if rng.random() < 0.6 else mean
         dyes = _bytes(tint + rng.uniform(0.2, 1.0) * (np.arange(256)[:, None] - mean))
-        cv2.copyTo(
-            cv2.LUT(cloth, dyes[:, None]),
-            inside[y : y + height, x : x + width],
-            canvas[y : y + height, x : x + width],
-        )
+        window = slice(y, y + height), slice(x, x + width)
+        cv2.copyTo(cv2.LUT(cloth, dyes[:, None]), inside[window], canvas[window])
         shading[label] = x + width / 2, y + height / 2, *rng.normal(0, 0.25 / max(width, height), 2)
     row, column = np.ogrid[: labels.shape[0], : labels.shape[1]]
     centre_x, centre_y, right, down = np.moveaxis(shading, 1, 0)[:, labels]
@@ -299,16 +281,4 @@ def _cutout(rng: Random, number: int, materials: list[Bytes]) -> Picture:
     angle = rng.uniform(0, 2 * np.pi)
     light = 1 + rng.uniform(0, 2.5) * (np.cos(angle) * slope_x + np.sin(angle) * slope_y)
     colours = fill_outside(_bytes(_paint(rng, parts, materials) * light[..., None]), inside)
-    colour, within = cut_to_silhouette(_halved(colours), _halved(255.0 * inside) > 127, STEP)
-    return Picture(colour, within.astype(np.uint8) * np.uint8(255))
-
-
-def _whole(_: Random, number: int, materials: list[Bytes]) -> Picture:
-    return Picture(materials[number], np.zeros(materials[number].shape[:2], np.uint8))
-
-
-_DRAW: dict[str, Callable[[Random, int, list[Bytes]], Picture]] = {
-    "photos": _photo,
-    "materials": _whole,
-    "cutouts": _cutout,
-}
+    return cut_to_silhouette(_halved(colours), _halved(255.0 * inside) > 127)

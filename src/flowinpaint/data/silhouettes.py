@@ -61,14 +61,10 @@ def blob(rng: Random, side: int) -> Array:
     radius = 0.45 * np.maximum(radius, 0.2) / radius.max()
     flat = rng.uniform(0.5, 1)
     sketch.polygon(0.5 + np.stack([radius * np.cos(t), flat * radius * np.sin(t)], 1), 1)
-    sketch.parts[(sketch.parts > 0) & (np.hypot(*_from(rng, side)) < rng.uniform(0, 0.2))] = 2
-    return sketch.parts
-
-
-def _from(rng: Random, side: int) -> tuple[Array, Array]:
-    """Offsets (side, side) from a random point, in units of the side."""
     y, x = np.mgrid[:side, :side] / side
-    return x - rng.uniform(0.3, 0.7), y - rng.uniform(0.3, 0.7)
+    distance = np.hypot(x - rng.uniform(0.3, 0.7), y - rng.uniform(0.3, 0.7))
+    sketch.parts[(sketch.parts > 0) & (distance < rng.uniform(0, 0.2))] = 2
+    return sketch.parts
 
 
 def flower(rng: Random, side: int) -> Array:
@@ -109,13 +105,8 @@ def twig(rng: Random, side: int) -> Array:
             turn = sign * rng.uniform(0.25, 0.7)
             grow(end, angle + turn, length * rng.uniform(0.6, 0.85), 0.65 * radius, depth - 1)
 
-    grow(
-        (0.5, 0.96),
-        float(rng.normal(0, 0.1)),
-        rng.uniform(0.22, 0.28),
-        rng.uniform(0.015, 0.035),
-        int(rng.integers(3, 6)),
-    )
+    angle, length, radius = float(rng.normal(0, 0.1)), rng.uniform(0.22, 0.28), rng.uniform(0.015, 0.035)
+    grow((0.5, 0.96), angle, length, radius, depth=int(rng.integers(3, 6)))
     return sketch.parts
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal
 
 from flowinpaint.errors import InputError
-from flowinpaint.masks.arrays import Mask, grid_mask, lidar_mask, random_mask, rectangle_hole_mask
+from flowinpaint.masks import Mask, grid_mask, lidar_mask, random_mask, rectangle_hole_mask
 
 Pattern = Literal["lidar", "holes", "grid", "single"]
 Case = float | Pattern
@@ -19,44 +20,24 @@ _FEWEST = 1e-9
 """A density of less than one pixel in any image, for which one is drawn."""
 
 
-class PatternRule(NamedTuple):
-    """A function that draws a pattern from size, seed and valid pixels, and its density in about 400 x 1000 pixels.
-
-    The share only selects among parameters that were tuned for densities.
-    """
-
-    draw: Callable[[Size, int, Mask], Mask]
-    share: float
-
-
-def _lidar(size: Size, seed: int, valid: Mask) -> Mask:
-    return lidar_mask(size, 64, spacing=2.0, horizon=0.35, lost=0.1, gaps=0.1, focal=0.8, seed=seed, valid=valid)
-
-
 def _holes(size: Size, seed: int, valid: Mask) -> Mask:
     least, largest = (max(1.0, share * min(size)) for share in (_LEAST_HOLE, _LARGEST_HOLE))
     return rectangle_hole_mask(size, 3, least, largest, density=0.1, seed=seed, valid=valid)
 
 
-def _grid(size: Size, seed: int, valid: Mask) -> Mask:
-    return grid_mask(size, 16, seed=seed, valid=valid)
-
-
-def _single(size: Size, seed: int, valid: Mask) -> Mask:
-    return random_mask(size, _FEWEST, seed, valid)
-
-
-PATTERNS: dict[Pattern, PatternRule] = {
-    "lidar": PatternRule(_lidar, 0.06),
-    "holes": PatternRule(_holes, 0.08),
-    "grid": PatternRule(_grid, 1 / 256),
-    "single": PatternRule(_single, 2.5e-6),
+PATTERNS: dict[Pattern, tuple[Callable[..., Mask], float]] = {
+    "lidar": (partial(lidar_mask, lines=64, spacing=2.0, horizon=0.35, lost=0.1, gaps=0.1, focal=0.8), 0.06),
+    "holes": (_holes, 0.08),
+    "grid": (partial(grid_mask, spacing=16), 1 / 256),
+    "single": (partial(random_mask, density=_FEWEST), 2.5e-6),
 }
+"""A function of size, seed= and valid= that draws a pattern, and the pattern's density in about 400 x 1000 pixels."""
 
 
 def drawn_mask(case: Case, size: Size, seed: int, valid: Mask) -> Mask:
     """Draw the mask of a case; size, seed and valid pixels determine it."""
-    return PATTERNS[case].draw(size, seed, valid) if isinstance(case, str) else random_mask(size, case, seed, valid)
+    draw = PATTERNS[case][0] if isinstance(case, str) else partial(random_mask, density=case)
+    return draw(size, seed=seed, valid=valid)
 
 
 def check_patterns(names: list[str], argument: str = "patterns") -> list[Pattern]:
@@ -86,4 +67,4 @@ def case_order(case: Case) -> tuple[int, float]:
 
 def nominal_share(case: Case) -> float:
     """The density by which to look up tuned parameters."""
-    return PATTERNS[case].share if isinstance(case, str) else case
+    return PATTERNS[case][1] if isinstance(case, str) else case

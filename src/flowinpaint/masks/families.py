@@ -64,7 +64,6 @@ def few(noise: Tensor, count: Tensor, most: int) -> Tensor:
 def lidar(
     draws: Draws,
     noise: Tensor,
-    *,
     lines: Tensor,
     spacing: Tensor,
     horizon: Tensor,
@@ -85,18 +84,15 @@ def lidar(
     y = torch.arange(H + 1, device=noise.device).view(-1, 1) - horizon * H
     centre = (x[1:] + x[:-1]) / 2
     drop = y / ((1 - horizon) * H * torch.sqrt(1 + (centre / (focal * W)) ** 2))
-    line = torch.floor(lines * _line_place(drop.clamp(min=0)) + draws.uniform((1, 1, 1)))
+    # Solve drop = (1 - c) t + c t² for t; equal steps of t are 1 - c apart at the horizon and 1 + c at the bottom.
+    c = _LINE_CROWDING
+    t = (torch.sqrt((1 - c) ** 2 + 4 * c * drop.clamp(min=0)) - (1 - c)) / (2 * c)
+    line = torch.floor(lines * t + draws.uniform((1, 1, 1)))
     azimuth = focal * W * torch.atan(x / (focal * W)) / spacing
     shift = line[:, :, 1:] * _LINE_SHIFT + draws.uniform((1, 1, 1))
     point = torch.floor(azimuth[..., 1:] + shift) > torch.floor(azimuth[..., :-1] + shift)
     returned = ~_patches(draws, (H, W), gaps, torch.full_like(gaps, _GAP_SIZE * W))
     return (line[:, :, 1:] > line[:, :, :-1]) & point & returned & (noise < 1 - lost)
-
-
-def _line_place(drop: Tensor) -> Tensor:
-    """Solve drop = (1 - c) t + c t² for t; equal steps of t are 1 - c apart at the horizon and 1 + c at the bottom."""
-    c = _LINE_CROWDING
-    return (torch.sqrt((1 - c) ** 2 + 4 * c * drop) - (1 - c)) / (2 * c)
 
 
 def corners(image: Tensor, noise: Tensor, density: Tensor, most: float, distance: int) -> Tensor:
@@ -114,11 +110,12 @@ def corners(image: Tensor, noise: Tensor, density: Tensor, most: float, distance
     peaks = strength.where((strength == largest) & (strength > _WEAKEST_CORNER), 0.0).view(B, -1)
     values, places = peaks.topk(max(1, round(most * H * W)), dim=1)
     rank = torch.arange(values.shape[1], device=noise.device)
-    chosen = (values > 0) & (rank < _count(density, H * W))
+    count = torch.round(density.view(-1, 1) * (H * W)).clamp(min=1)
+    chosen = (values > 0) & (rank < count)
     return torch.zeros_like(peaks, dtype=torch.bool).scatter(1, places, chosen).view(noise.shape)
 
 
-def grid(draws: Draws, noise: Tensor, *, spacing: Tensor, closest: int, jitter: Tensor, shift: Tensor) -> Tensor:
+def grid(draws: Draws, noise: Tensor, spacing: Tensor, closest: int, jitter: Tensor, shift: Tensor) -> Tensor:
     """A point in each square of integer spacing, at least `closest`.
 
     It is at the centre or, with jitter 1, anywhere in its square. shift (B, 2, 1, 1) moves the squares up and left by
@@ -139,13 +136,13 @@ def grid(draws: Draws, noise: Tensor, *, spacing: Tensor, closest: int, jitter: 
     return hit[:, :-1].view(noise.shape)
 
 
-def blob_holes(draws: Draws, noise: Tensor, *, share: Tensor, size: Tensor, density: Tensor) -> Tensor:
+def blob_holes(draws: Draws, noise: Tensor, share: Tensor, size: Tensor, density: Tensor) -> Tensor:
     """A density of pixels outside round holes with a diameter (size) that cover a fraction (share) of the image."""
     H, W = noise.shape[-2:]
     return ~_patches(draws, (H, W), share, size) & (noise < density)
 
 
-def rectangle_holes(draws: Draws, noise: Tensor, *, count: Tensor, sides: Tensor, density: Tensor) -> Tensor:
+def rectangle_holes(draws: Draws, noise: Tensor, count: Tensor, sides: Tensor, density: Tensor) -> Tensor:
     """A density of pixels outside the first `count` of n rectangles with sides (B, 2, n, 1) in pixels."""
     H, W = noise.shape[-2:]
     middle = draws.uniform(tuple(sides.shape[1:]))
@@ -162,7 +159,7 @@ def _covered(length: int, middle: Tensor, side: Tensor) -> Tensor:
     return ((place - middle * length).abs() < side / 2).float()
 
 
-def occlusion(noise: Tensor, flow: Tensor, *, reach: Tensor, jump: float, widest: int, density: Tensor) -> Tensor:
+def occlusion(noise: Tensor, flow: Tensor, reach: Tensor, jump: float, widest: int, density: Tensor) -> Tensor:
     """A density of pixels outside bands along the jumps of a flow (B, C, H, W), as a forward-backward check leaves.
 
     To either side of a difference of more than `jump`, the band is `reach` pixels wide per pixel of the difference, at
@@ -204,8 +201,3 @@ def smooth_noise(draws: Draws, shape: tuple[int, int], size: Tensor) -> Tensor:
     b = frequency[:, 1:] * torch.arange(W, device=phase.device)
     rows, columns = torch.cat([a.cos(), a.sin()], 2), torch.cat([b.cos(), -b.sin()], 2)
     return rows.transpose(2, 3) @ columns * math.sqrt(2 / _WAVES)
-
-
-def _count(density: Tensor, pixels: int) -> Tensor:
-    """The density (B, 1, 1, 1) as a number (B, 1) of pixels, at least 1."""
-    return torch.round(density.view(-1, 1) * pixels).clamp(min=1)

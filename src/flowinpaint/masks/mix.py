@@ -103,63 +103,41 @@ class MaskMix:
         return flow + deviation * draws.normal(tuple(flow.shape[1:]))
 
     def _family(self, name: str, draws: Draws, image: Tensor, flow: Tensor, noise: Tensor) -> Tensor:
-        """Draw masks of one family, with its numbers from the ranges."""
+        """Draw masks of one family, with its numbers from the ranges; the order of the draws determines the masks."""
+
+        def uniform(limits: Range) -> Tensor:
+            return draws.uniform(_ONE, *limits)
+
+        def scale(limits: Range) -> Tensor:
+            return draws.log_uniform(_ONE, *limits)
+
+        def whole(limits: Range) -> Tensor:
+            return draws.integers(_ONE, *map(int, limits))
+
         match name:
             case "bernoulli":
-                return families.bernoulli(noise, draws.log_uniform(_ONE, *self.density))
+                return families.bernoulli(noise, scale(self.density))
             case "few":
-                return families.few(noise, _integers(draws, self.count), int(self.count[1]))
+                return families.few(noise, whole(self.count), int(self.count[1]))
             case "lidar":
-                return families.lidar(
-                    draws,
-                    noise,
-                    lines=_integers(draws, self.lidar_lines),
-                    spacing=draws.log_uniform(_ONE, *self.lidar_spacing),
-                    horizon=draws.uniform(_ONE, *self.lidar_horizon),
-                    focal=draws.log_uniform(_ONE, *self.lidar_focal),
-                    lost=draws.uniform(_ONE, *self.lidar_lost),
-                    gaps=draws.uniform(_ONE, *self.lidar_gaps),
-                )
+                lines, spacing = whole(self.lidar_lines), scale(self.lidar_spacing)
+                horizon, focal = uniform(self.lidar_horizon), scale(self.lidar_focal)
+                lost, gaps = uniform(self.lidar_lost), uniform(self.lidar_gaps)
+                return families.lidar(draws, noise, lines, spacing, horizon, focal, lost, gaps)
             case "corners":
-                density = draws.log_uniform(_ONE, *self.corner_density)
-                return families.corners(image, noise, density, self.corner_density[1], self.corner_distance)
+                density, most = scale(self.corner_density), self.corner_density[1]
+                return families.corners(image, noise, density, most, self.corner_distance)
             case "grid":
-                return families.grid(
-                    draws,
-                    noise,
-                    spacing=torch.round(draws.log_uniform(_ONE, *self.grid_spacing)),
-                    closest=int(self.grid_spacing[0]),
-                    jitter=draws.uniform(_ONE, *self.grid_jitter),
-                    shift=draws.uniform((2, 1, 1)),
-                )
+                spacing, jitter = torch.round(scale(self.grid_spacing)), uniform(self.grid_jitter)
+                closest, shift = int(self.grid_spacing[0]), draws.uniform((2, 1, 1))
+                return families.grid(draws, noise, spacing, closest, jitter, shift)
             case "blob_holes":
-                return families.blob_holes(
-                    draws,
-                    noise,
-                    share=draws.uniform(_ONE, *self.blob_share),
-                    size=draws.log_uniform(_ONE, *self.hole_size),
-                    density=draws.log_uniform(_ONE, *self.hole_density),
-                )
+                share, size, density = uniform(self.blob_share), scale(self.hole_size), scale(self.hole_density)
+                return families.blob_holes(draws, noise, share, size, density)
             case "rectangle_holes":
-                return families.rectangle_holes(
-                    draws,
-                    noise,
-                    count=_integers(draws, self.rectangle_count),
-                    sides=draws.log_uniform((2, int(self.rectangle_count[1]), 1), *self.hole_size),
-                    density=draws.log_uniform(_ONE, *self.hole_density),
-                )
-            case "occlusion":
-                return families.occlusion(
-                    noise,
-                    flow,
-                    reach=draws.uniform(_ONE, *self.occlusion_reach),
-                    jump=self.occlusion_jump,
-                    widest=self.occlusion_widest,
-                    density=draws.log_uniform(_ONE, *self.hole_density),
-                )
-        raise ValueError(f"name must be one of {', '.join(FAMILIES)}, got {name!r}")
-
-
-def _integers(draws: Draws, limits: Range) -> Tensor:
-    low, high = int(limits[0]), int(limits[1])
-    return low + draws.integers(_ONE, high - low + 1)
+                count = whole(self.rectangle_count)
+                sides = draws.log_uniform((2, int(self.rectangle_count[1]), 1), *self.hole_size)
+                return families.rectangle_holes(draws, noise, count, sides, scale(self.hole_density))
+            case _:
+                reach, density = uniform(self.occlusion_reach), scale(self.hole_density)
+                return families.occlusion(noise, flow, reach, self.occlusion_jump, self.occlusion_widest, density)

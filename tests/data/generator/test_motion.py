@@ -67,7 +67,7 @@ def test_bending_and_the_largest_motion() -> None:
 
 def draw(config: LayeredConfig, scenes: int = 1500) -> tuple[Camera, Motions]:
     centres = torch.zeros(scenes, 6)
-    return draw_motions(Draws(torch.arange(scenes)), config, (H, W), 6, centres, centres)
+    return draw_motions(Draws(torch.arange(scenes)), config, (H, W), centres, centres)
 
 
 def test_magnitudes_are_heavy_tailed_around_their_median() -> None:

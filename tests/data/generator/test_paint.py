@@ -1,9 +1,10 @@
 import torch
 
-from flowinpaint.data.bank import PictureBank, pack
+from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.generator.paint import Paint, background_labels, paint, pick
 from flowinpaint.data.generator.picture_sampling import Pictures
 from flowinpaint.data.generator.shapes import Covering
+from scene_bank import pack
 
 SIDE = 4
 Y, X = torch.meshgrid(torch.arange(float(SIDE)), torch.arange(float(SIDE)), indexing="ij")

@@ -1,15 +1,15 @@
 import torch
 
-from flowinpaint.data.bank import SIZES, PictureBank, pack
+from flowinpaint.data.bank import SIZES, PictureBank
 from flowinpaint.data.generator.picture_sampling import (
     Pictures,
     choose,
     colours,
     distances,
-    gather,
     labels,
     mirrored,
 )
+from scene_bank import pack
 
 
 def bank_of(colour: torch.Tensor, extra: torch.Tensor) -> tuple[PictureBank, Pictures]:
@@ -30,15 +30,15 @@ def test_colours_interpolate_a_plane_exactly() -> None:
     bank, one = bank_of(ramp(6, 9), torch.zeros(6, 9, dtype=torch.uint8))
     x, y = torch.tensor([0.0, 3.25, 8.0, 7.5]), torch.tensor([0.0, 4.5, 5.0, 0.125])
     expected = torch.stack([10 * x, 10 * y, 200 - 5 * x], -1) / 255
-    torch.testing.assert_close(colours(gather(bank.pixels, one, x, y)), expected)
+    torch.testing.assert_close(colours(bank.pixels, one, x, y), expected)
 
 
 def test_places_outside_read_the_border_and_never_another_picture() -> None:
     bank, one = bank_of(ramp(3, 4), torch.full((3, 4), 9, dtype=torch.uint8))
     x, y = torch.tensor([-50.0, 50.0, 1e9]), torch.tensor([50.0, -50.0, 1e9])
     corner = torch.tensor([[0, 20, 200], [30, 0, 185], [30, 20, 185]]) / 255
-    torch.testing.assert_close(colours(gather(bank.pixels, one, x, y)), corner)
-    assert labels(gather(bank.pixels, one, x, y)).tolist() == [9, 9, 9]
+    torch.testing.assert_close(colours(bank.pixels, one, x, y), corner)
+    assert labels(bank.pixels, one, x, y).tolist() == [9, 9, 9]
 
 
 def test_mirrored_folds_a_line_into_a_picture() -> None:
@@ -53,13 +53,13 @@ def test_labels_take_the_heaviest_and_never_mix() -> None:
     x = torch.tensor([0.1, 0.9, 0.9, 0.6])
     y = torch.tensor([0.1, 0.2, 0.9, 0.5])
     # At (0.6, 0.5) the two pixels of label 10 weigh 0.4 together and the others 0.3 each.
-    assert labels(gather(bank.pixels, one, x, y)).tolist() == [10, 200, 90, 10]
+    assert labels(bank.pixels, one, x, y).tolist() == [10, 200, 90, 10]
 
 
 def test_distances_are_decoded() -> None:
     extra = torch.tensor([[128, 132], [128, 132]], dtype=torch.uint8)
     bank, one = bank_of(torch.zeros(2, 2, 3, dtype=torch.uint8), extra)
-    assert distances(gather(bank.pixels, one, torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.0, 0.5, 0]))).tolist() == [
+    assert distances(bank.pixels, one, torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.0, 0.5, 0])).tolist() == [
         0,
         0.5,
         1,

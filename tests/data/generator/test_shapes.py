@@ -17,7 +17,6 @@ from flowinpaint.data.generator.shapes import (
     cutout_distance,
     draw_shapes,
     drawn_distance,
-    nothing_covered,
 )
 from scene_bank import tiny_bank
 
@@ -69,17 +68,16 @@ def test_a_cut_out_keeps_its_silhouette_at_any_scale() -> None:
 
 def test_objects_cover_each_other_in_their_order() -> None:
     bank, place = tiny_bank(), torch.stack([X, Y])
-    pictures = Pictures(*(part[None, None, None] for part in bank.cutouts[0, 0]))
 
-    def put(before: Covering, number: int, radius: float, present: bool = True) -> Covering:
-        shape = Shapes(*(part[..., None, None, None] for part in one_shape(BLOB, radius, radius)))
-        here = torch.tensor(present).view(1, 1, 1)
-        return cover(before, number, here, shape, pictures, bank.pixels, place, place[None])
+    def covered(*objects: tuple[float, bool]) -> Covering:
+        parts = zip(*(one_shape(BLOB, radius, radius) for radius, _ in objects), strict=True)
+        shapes = Shapes(*(torch.stack(part, -1)[..., None, :] for part in parts))
+        pictures = Pictures(*(part.expand(1, len(objects)) for part in bank.cutouts[0, 0]))
+        present = torch.tensor([[there for _, there in objects]])
+        return cover(shapes, pictures, present, bank.pixels, place, place[None])
 
-    seen = nothing_covered(1, (80, 100), X.device)
-    for number, radius, present in ((1, 30.0, True), (2, 35.0, False), (3, 15.0, True)):
-        seen = put(seen, number, radius, present)
-    double = put(put(nothing_covered(1, (80, 100), X.device), 1, 30.0), 2, 30.3)
+    seen = covered((30.0, True), (35.0, False), (15.0, True))
+    double = covered((30.0, True), (30.3, True))
     distance = torch.hypot(X - 50.3, Y - 39.6)
     assert torch.equal(seen.solid[0] == 3, distance <= 15)
     assert torch.equal(seen.solid[0] == 1, (distance > 15) & (distance <= 30))

@@ -50,10 +50,10 @@ class Motions(NamedTuple):
 
 
 def draw_motions(
-    draws: Draws, config: LayeredConfig, size: tuple[int, int], layers: int, x: Tensor, y: Tensor
+    draws: Draws, config: LayeredConfig, size: tuple[int, int], x: Tensor, y: Tensor
 ) -> tuple[Camera, Motions]:
-    """Draw the camera and the motions of layers with centres x, y (B, layers)."""
-    M = (layers,)
+    """Draw the camera and the motions of M layers with centres x, y (B, M)."""
+    M = (x.shape[1],)
     magnitude = config.magnitude * torch.exp(config.magnitude_spread * draws.normal())
     camera = _draw_camera(draws, config, size, magnitude)
     driving = camera.ground > 0
@@ -78,11 +78,8 @@ def _draw_camera(draws: Draws, config: LayeredConfig, size: tuple[int, int], mag
     driving = draws.chance((), config.driving).float() * moving
     across = magnitude * moving * torch.where(driving > 0, config.driving_sideways, 1.0)
     tx, ty = across * draws.normal(), across * config.vertical * draws.normal()
-    tz = (
-        magnitude
-        * moving
-        * torch.where(driving > 0, draws.uniform((), *config.driving_speed), config.zoom * draws.normal())
-    )
+    ahead = torch.where(driving > 0, draws.uniform((), *config.driving_speed), config.zoom * draws.normal())
+    tz = magnitude * moving * ahead
     turned = config.turn * across
     turn_x, turn_y = turned * draws.normal(), turned * config.vertical * draws.normal()
     roll = config.roll * unit * draws.normal() * moving

@@ -11,7 +11,7 @@ from torch import Tensor
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.generator.config import LayeredConfig
-from flowinpaint.data.generator.picture_sampling import Pictures, choose, colours, gather, labels, mirrored
+from flowinpaint.data.generator.picture_sampling import Pictures, choose, colours, labels, mirrored
 from flowinpaint.data.generator.shapes import CUTOUT, Covering, Shapes, cutout_place
 
 
@@ -42,7 +42,8 @@ def draw_paint(
     centre_y = torch.cat([zeros + (H - 1) / 2, shapes.y], 1)
 
     photo = draws.uniform(L) < torch.where(is_background, config.photo, 1 - config.material)
-    number = torch.where(photo, draws.integers(L, bank.photos.shape[0]), draws.integers(L, bank.materials.shape[0]))
+    photos, materials = (draws.integers(L, 0, len(table) - 1) for table in (bank.photos, bank.materials))
+    number = torch.where(photo, photos, materials)
     scene = is_background & photo
     scale = torch.where(scene, draws.uniform(L, *config.photo_scale), draws.log_uniform(L, *config.texture_scale))
     angle = torch.where(scene, 0.0, draws.uniform(L, -math.pi, math.pi))
@@ -97,15 +98,14 @@ def paint(seen: Covering, table: Tensor, pictures: Tensor, pixels: Tensor, place
 
 def _paint_layer(layer: Tensor, table: Tensor, pictures: Tensor, pixels: Tensor, place: Tensor) -> Tensor:
     p, picture = Paint(*pick(table, layer)), Pictures(*pick(pictures, layer))
-    x, y = _place_in(p, picture, place)
-    colour = colours(gather(pixels, picture, x, y))
+    colour = colours(pixels, picture, *_place_in(p, picture, place))
     return colour * torch.stack([p.red, p.green, p.blue], -1) + p.added[..., None]
 
 
 def background_labels(table: Tensor, pictures: Tensor, pixels: Tensor, place: Tensor) -> Tensor:
     """The labels (B, H, W) of the background's picture; those of a material are all equal."""
     p, picture = Paint(*table[:, 0, None, None].unbind(-1)), Pictures(*pictures[:, 0, None, None].unbind(-1))
-    return labels(gather(pixels, picture, *_place_in(p, picture, place)))
+    return labels(pixels, picture, *_place_in(p, picture, place))
 
 
 def pick(table: Tensor, index: Tensor) -> tuple[Tensor, ...]:

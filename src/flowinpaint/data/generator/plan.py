@@ -67,29 +67,30 @@ class ScenePlan(NamedTuple):
 def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int, int], bank: PictureBank) -> ScenePlan:
     """Draw the scenes with the numbers samples (B,) int64. The order of the draws determines the scenes."""
     draws = Draws(samples, seed)
-    smooth = {}
     shapes, cutouts = draw_shapes(draws, config, size, bank)
     amount = draws.uniform((1,))
-    for name in ("coarse", "middle", "fine"):
-        smooth[name] = draws.key()
+    borders = [draws.key() for _ in range(3)]
     coarse, middle, fine = config.wobble
     wobble = torch.cat([coarse * amount, middle * amount**2, fine * draws.chance((1,), config.fuzzy)], 1)
-    low, high = config.objects
-    number = torch.arange(config.most_objects, device=samples.device)
-    present = number < low + draws.integers((1,), high - low + 1)
+    present = torch.arange(config.most_objects, device=samples.device) < draws.integers((1,), *config.objects)
 
     paint, pictures = (torch.stack(tables, -1) for tables in draw_paint(draws, config, size, bank, shapes, cutouts))
-    group, motions, camera = _draw_motion(draws, config, size, shapes)
-    smooth["bend"] = draws.key()
-
-    smooth["shade"] = draws.key()
+    # Motion 0 belongs to the whole background, the next to the objects, and the others to groups of its segments.
+    count = draws.integers((1,), *config.groups)
+    group = 1 + config.most_objects + torch.remainder(draws.integers((LABELS,), 0, (1 << 20) - 1), count)
+    group = torch.where(draws.chance((1,), config.segmented), group, 0)
+    H, W = size
+    x = torch.cat([draws.uniform((1,), 0, W), shapes.x, draws.uniform((config.groups[1],), 0, W)], 1)
+    y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((config.groups[1],), 0, H)], 1)
+    camera, motions = draw_motions(draws, config, size, x, y)
+    # In a driving scene the background is the ground, or some of its segments are; the others stand upright.
+    number = torch.arange(x.shape[1], device=x.device)
+    flat = (draws.chance((x.shape[1],), config.flat) | (number == 0)) & ((number == 0) | (number > config.most_objects))
+    bend, shade = draws.key(), draws.key()
     light = draw_light(draws, config)
-    smooth["clouds"] = draws.key()
+    clouds = draws.key()
     defocus = draws.uniform((), *config.defocus_blur).clamp(min=_SHARPEST)
     unsharp = draws.chance((config.most_objects + 1,), config.unsharp) & draws.chance((1,), config.defocus)
-    shutter = draws.uniform((), *config.shutter) * draws.chance((), config.motion_blur)
-    delay = draws.uniform((), -config.exposure_shift, config.exposure_shift)
-    blur = draws.uniform((), *config.blur).clamp(min=_SHARPEST)
     return ScenePlan(
         shapes,
         cutouts,
@@ -98,33 +99,14 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
         paint,
         pictures,
         group,
-        motions,
+        torch.stack([*motions, flat.float()], -1),
         camera,
         light,
         unsharp.float(),
         defocus,
-        shutter,
-        delay,
-        blur,
-        draw_exposure(draws, config),
-        torch.stack([smooth[name] for name in SMOOTH_FIELDS], 1),
+        shutter=draws.uniform((), *config.shutter) * draws.chance((), config.motion_blur),
+        delay=draws.uniform((), -config.exposure_shift, config.exposure_shift),
+        blur=draws.uniform((), *config.blur).clamp(min=_SHARPEST),
+        exposure=draw_exposure(draws, config),
+        smooth=torch.stack([*borders, bend, shade, clouds], 1),
     )
-
-
-def _draw_motion(
-    draws: Draws, config: LayeredConfig, size: tuple[int, int], shapes: Shapes
-) -> tuple[Tensor, Tensor, Camera]:
-    """Draw the motions of background, objects and the groups that segments of a background photo are merged into."""
-    H, W = size
-    low, high = config.groups
-    count = low + draws.integers((1,), high - low + 1)
-    # Motion 0 belongs to the whole background; those of its groups follow the objects'.
-    group = 1 + config.most_objects + torch.remainder(draws.integers((LABELS,), 1 << 20), count)
-    group = torch.where(draws.chance((1,), config.segmented), group, 0)
-    x = torch.cat([draws.uniform((1,), 0, W), shapes.x, draws.uniform((high,), 0, W)], 1)
-    y = torch.cat([draws.uniform((1,), 0, H), shapes.y, draws.uniform((high,), 0, H)], 1)
-    camera, motions = draw_motions(draws, config, size, x.shape[1], x, y)
-    # In a driving scene the background is the ground, or some of its segments are; the others stand upright.
-    number = torch.arange(x.shape[1], device=x.device)
-    flat = (draws.chance((x.shape[1],), config.flat) | (number == 0)) & ((number == 0) | (number > config.most_objects))
-    return group, torch.stack([*motions, flat.float()], -1), camera

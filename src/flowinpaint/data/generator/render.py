@@ -21,9 +21,8 @@ from flowinpaint.data.generator.camera import expose, gaussian, illuminate, smea
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.motion import Motions, flow_of
 from flowinpaint.data.generator.paint import background_labels, paint, pick
-from flowinpaint.data.generator.picture_sampling import Pictures
 from flowinpaint.data.generator.plan import SMOOTH_FIELDS, ScenePlan, draw_plan
-from flowinpaint.data.generator.shapes import Covering, Shapes, cover, nothing_covered
+from flowinpaint.data.generator.shapes import cover
 from flowinpaint.data.generator.smooth_noise import SmoothNoise
 from flowinpaint.data.procedural_pictures import procedural_bank
 from flowinpaint.errors import InputError
@@ -84,35 +83,21 @@ class LayeredFlow(nn.Module):
     def render(self, plan: ScenePlan) -> tuple[Tensor, Tensor]:
         """Render planned scenes in PyTorch as images (B, 3, H, W) and flow (B, 2, H, W)."""
         smooth = {name: field(plan.smooth[:, i]) for i, (name, field) in enumerate(self.noise.items())}
-        seen = self._place_objects(plan, smooth)
+        wobbling = self.place
+        for amplitude, name in zip(plan.wobble.T, ("coarse", "middle", "fine"), strict=True):
+            wobbling = wobbling + smooth[name] * amplitude.view(-1, 1, 1, 1)
+        seen = cover(plan.shapes, plan.cutouts, plan.present, self.pixels, self.place, wobbling)
         image = paint(seen, plan.paint, plan.pictures, self.pixels, self.place)
-        flow = self._move(plan, seen, smooth["bend"])
+        label = background_labels(plan.paint, plan.pictures, self.pixels, self.place)
+        (segment,) = pick(plan.group[..., None], label)  # the motion group of a label
+        *own, flat = pick(plan.motions, torch.where(seen.solid == 0, segment, seen.solid))
+        flow = flow_of(plan.camera, Motions(*own), flat > 0, smooth["bend"], self.place, self.config.largest)
         image = illuminate(image, plan.light, self.config.shading * smooth["shade"], smooth["clouds"])
         (unsharp,) = pick(plan.unsharp[..., None], seen.solid)
         image = torch.lerp(image, gaussian(image, plan.defocus), unsharp[:, None])
         image = smear(image, flow, plan.shutter, plan.delay, self.config.longest_blur)
         image = gaussian(image, plan.blur)
         return expose(image, plan.exposure), flow
-
-    def _place_objects(self, plan: ScenePlan, smooth: dict[str, Tensor]) -> Covering:
-        """Place the objects in front of each other, with wobbling borders."""
-        wobbling = self.place
-        for amplitude, name in zip(plan.wobble.T, ("coarse", "middle", "fine"), strict=True):
-            wobbling = wobbling + smooth[name] * amplitude.view(-1, 1, 1, 1)
-        seen = nothing_covered(len(plan.present), self.size, wobbling.device)
-        for k in range(self.config.most_objects):
-            shape = Shapes(*(part[..., k, None, None] for part in plan.shapes))
-            picture = Pictures(*(part[:, k, None, None] for part in plan.cutouts))
-            present = plan.present[:, k, None, None]
-            seen = cover(seen, k + 1, present, shape, picture, self.pixels, self.place, wobbling)
-        return seen
-
-    def _move(self, plan: ScenePlan, seen: Covering, bend: Tensor) -> Tensor:
-        """Compute the flow (B, 2, H, W), with the background's labels merged into motion groups."""
-        label = background_labels(plan.paint, plan.pictures, self.pixels, self.place)
-        (segment,) = pick(plan.group[..., None], label)
-        *own, flat = pick(plan.motions, torch.where(seen.solid == 0, segment, seen.solid))
-        return flow_of(plan.camera, Motions(*own), flat > 0, bend, self.place, self.config.largest)
 
 
 def _cuda_kernels(device: torch.device) -> ModuleType | None:

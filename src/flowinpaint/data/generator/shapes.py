@@ -11,7 +11,7 @@ from torch import Tensor
 from flowinpaint.counter_rng import Draws
 from flowinpaint.data.bank import PictureBank
 from flowinpaint.data.generator.config import LayeredConfig
-from flowinpaint.data.generator.picture_sampling import Pictures, choose, distances, gather
+from flowinpaint.data.generator.picture_sampling import Pictures, choose, distances
 
 BLOB, BOX, RING, CUTOUT = range(4)
 EDGE = 0.9
@@ -65,7 +65,7 @@ def draw_shapes(
         phase = draws.uniform(K, 0, 2 * math.pi)
         bumps += [amplitude * torch.cos(phase), amplitude * torch.sin(phase)]
 
-    number = draws.integers(K, bank.cutouts.shape[0])
+    number = draws.integers(K, 0, len(bank.cutouts) - 1)
     own_size = bank.cutouts[number, 0, 1:].amax(-1).float()
     pictures, scale = choose(bank.cutouts, number, own_size / (2 * radius))
     coefficients = torch.stack(bumps) if bumps else x.new_zeros(0, *x.shape)
@@ -128,7 +128,7 @@ def cutout_distance(pixels: Tensor, shapes: Shapes, pictures: Pictures, x: Tenso
     """Signed distance of the positions (x, y) from the silhouettes of cut-outs of a bank with these pixels."""
     px, py = cutout_place(shapes, pictures, x, y)
     inside = (px > 0) & (py > 0) & (px < pictures.width - 1) & (py < pictures.height - 1)
-    return torch.where(inside, distances(gather(pixels, pictures, px, py)) / shapes.scale, FAR)
+    return torch.where(inside, distances(pixels, pictures, px, py) / shapes.scale, FAR)
 
 
 class Covering(NamedTuple):
@@ -143,33 +143,23 @@ class Covering(NamedTuple):
     """Fraction of the pixel that the front layer covers."""
 
 
-def nothing_covered(batch: int, size: tuple[int, int], device: torch.device) -> Covering:
-    """Background everywhere."""
-    empty = torch.zeros(batch, *size, dtype=torch.int32, device=device)
-    return Covering(empty, empty, empty, torch.ones(batch, *size, device=device))
-
-
 def cover(
-    before: Covering,
-    number: int,
-    present: Tensor,
-    shape: Shapes,
-    pictures: Pictures,
-    pixels: Tensor,
-    place: Tensor,
-    wobbling: Tensor,
+    shapes: Shapes, cutouts: Pictures, present: Tensor, pixels: Tensor, place: Tensor, wobbling: Tensor
 ) -> Covering:
-    """Place an object in front of the others, in the scenes where it is present (B, 1, 1).
+    """Place objects 1 to K in front of the background and of each other, where they are present (B, K).
 
-    shape and pictures are (B, 1, 1), place (2, H, W) positions, and wobbling (B, 2, H, W) the distorted positions.
+    place (2, H, W) are positions, and wobbling (B, 2, H, W) the distorted positions.
     """
-    drawn = drawn_distance(shape, wobbling[:, 0], wobbling[:, 1])
-    cut = cutout_distance(pixels, shape, pictures, place[0], place[1])
-    distance = torch.where(present, torch.where(shape.kind == CUTOUT, cut, drawn), FAR)
-    touched, centred = distance > -0.5, distance >= 0
-    return Covering(
-        torch.where(touched, number, before.front),
-        torch.where(touched, before.solid, before.behind),
-        torch.where(centred, number, before.solid),
-        torch.where(touched, (distance + 0.5).clamp(max=1), before.coverage),
-    )
+    front = behind = solid = torch.zeros_like(wobbling[:, 0], dtype=torch.int32)
+    coverage = torch.ones_like(wobbling[:, 0])
+    for k in range(present.shape[1]):
+        shape = Shapes(*(part[..., k, None, None] for part in shapes))
+        picture = Pictures(*(part[:, k, None, None] for part in cutouts))
+        drawn = drawn_distance(shape, wobbling[:, 0], wobbling[:, 1])
+        cut = cutout_distance(pixels, shape, picture, place[0], place[1])
+        distance = torch.where(shape.kind == CUTOUT, cut, drawn).where(present[:, k, None, None], FAR)
+        touched = distance > -0.5
+        front, behind = torch.where(touched, k + 1, front), torch.where(touched, solid, behind)
+        solid = torch.where(distance >= 0, k + 1, solid)
+        coverage = torch.where(touched, (distance + 0.5).clamp(max=1), coverage)
+    return Covering(front, behind, solid, coverage)
