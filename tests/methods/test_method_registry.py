@@ -218,7 +218,7 @@ def test_a_function_of_another_signature_is_refused(function: Any) -> None:
     with pytest.raises(fi.InputError, match=r"^function must have the signature \(image, flow, mask, "):
         register_method("mine", function)
     with pytest.raises(fi.InputError, match=r"^function must be a function, got int"):
-        register_method("mine", 3)  # type: ignore[arg-type]
+        register_method("mine", 3)  # type: ignore[call-overload]
 
 
 def test_a_method_must_return_the_expected_error_that_it_declares() -> None:

@@ -57,7 +57,7 @@ def print_table(table: TextTable, bold: int | None = None, without: Collection[s
     widest = max(len(row[0]) for row in table.rows)
     for i in shown:
         heading = table.headings[i]
-        if heading[0] != ">" and not heading[0].isdigit():  # as in "> 1 px" and "5 %"
+        if i and heading[0] != ">" and not heading[0].isdigit():  # as in "> 1 px" and "5 %"
             heading = heading.replace(" ", "\n")
         style = "bold green" if i == bold else None
         width = None if i else min(_FIRST_WIDTH, widest)
