@@ -86,7 +86,6 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(networks, "train", never)
     monkeypatch.setattr(runner, "inpaint", never)
-    monkeypatch.setattr("flowinpaint.reproduction.samples.inpaint", never)
     monkeypatch.setattr("flowinpaint.reproduction.cost.measure_time", never)
 
 
@@ -180,7 +179,7 @@ def test_folders_of_frames_have_their_places(place: Path) -> None:
 
 
 def test_without_matplotlib_text_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (command, tables):
+    for module in (command, drawing):
         monkeypatch.setattr(module, "can_plot", lambda: False)
     code, _, stderr = run("table3", "--quick", "--methods", "laplace-beltrami", "-o", "out")
     assert code == 0

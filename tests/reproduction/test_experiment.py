@@ -123,6 +123,6 @@ def test_other_names_are_told_with_those_that_are_taken() -> None:
 def test_a_budget_is_of_minutes_or_of_steps() -> None:
     assert Budget(minutes=2.5).settings == ("schedule.minutes=2.5",)
     assert Budget(steps=7).settings == ("schedule.minutes=0", "schedule.steps=7")
-    for minutes, steps in ((0.0, 0), (1.0, 5)):
+    for minutes, steps in ((None, None), (1.0, 5)):
         with pytest.raises(InputError, match="--minutes and --steps"):
             Budget(minutes, steps)

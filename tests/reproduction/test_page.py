@@ -98,7 +98,7 @@ def test_a_disk_that_fills_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch:
 
 def test_without_pictures_text_is_written_and_old_pictures_go(tmp_path: Path) -> None:
     write_page(tmp_path, report(), rehearsal=False)
-    written = write_page(tmp_path, report(pictures=None), rehearsal=False)
+    written = write_page(tmp_path, report(pictures=dict), rehearsal=False)
     assert {path.name for path in tmp_path.iterdir()} == {"table9.csv", "table9.md"}
     assert len(written) == 2
     assert "it needs matplotlib, the extra `plots`" in (tmp_path / "table9.md").read_text()

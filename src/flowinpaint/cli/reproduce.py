@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,16 +10,16 @@ import typer
 from rich.text import Text
 
 from flowinpaint.checks import check_device
-from flowinpaint.cli.console import output, runs_bar, say
+from flowinpaint.cli.console import output, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
 from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, Budget, check_names
 from flowinpaint.reproduction.frames import FrameOptions, folders_without_flow
-from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks
-from flowinpaint.reproduction.records import FIELDS, FieldStore, open_records
+from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
+from flowinpaint.reproduction.records import open_records
 from flowinpaint.reproduction.runs import RunOptions
-from flowinpaint.reproduction.session import Methods, Session
+from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.targets import (
     NETWORKS_PART,
     PARTS,
@@ -32,10 +33,12 @@ from flowinpaint.viz.plots import can_plot
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
 _HELP = f"Parts: {', '.join(PARTS)}."
+_in_frames = partial(typer.Option, rich_help_panel="Frames")
+_in_training = partial(typer.Option, rich_help_panel="Training")
 
 
 def _folder(sentence: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(metavar="DIR", help=sentence, rich_help_panel="Frames")
+    option: typer.models.OptionInfo = _in_frames(metavar="DIR", help=sentence)
     return option
 
 
@@ -59,37 +62,19 @@ def command(
     kitti: Annotated[Path | None, _folder("KITTI 2015 in its own layout.")] = None,
     flyingthings: Annotated[Path | None, _folder("FlyingThings3D or its subset in its own layout.")] = None,
     root: Annotated[Path | None, _folder("Folders of frames, as for 'evaluate'.")] = None,
-    scenes: Annotated[
-        int, typer.Option(min=0, help="Generated frames to add, like those of training.", rich_help_panel="Frames")
-    ] = 0,
-    frames: Annotated[
-        int, typer.Option(min=0, help="At most this many frames per data set; 0 for all.", rich_help_panel="Frames")
-    ] = 0,
-    minutes: Annotated[
-        float | None, typer.Option(help="Training time of each network; 3 by default.", rich_help_panel="Training")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Training steps instead of minutes.", rich_help_panel="Training")
-    ] = None,
-    bank: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Pictures for generated scenes.", rich_help_panel="Training"),
-    ] = None,
+    scenes: Annotated[int, _in_frames(min=0, help="Generated frames to add, like those of training.")] = 0,
+    frames: Annotated[int, _in_frames(min=0, help="At most this many frames per data set; 0 for all.")] = 0,
+    minutes: Annotated[float | None, _in_training(help="Training time of each network; 3 by default.")] = None,
+    steps: Annotated[int | None, _in_training(help="Training steps instead of minutes.")] = None,
+    bank: Annotated[Path | None, _in_training(metavar="FILE", help="Pictures for generated scenes.")] = None,
     setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="TABLE.KEY=VALUE", help="A setting of every network.", rich_help_panel="Training"
-        ),
+        list[str] | None, _in_training("--set", metavar="TABLE.KEY=VALUE", help="A setting of every network.")
     ] = None,
     models: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="NAME.safetensors to use instead of training.", rich_help_panel="Training"),
+        Path | None, _in_training(metavar="DIR", help="NAME.safetensors to use instead of training.")
     ] = None,
     train: Annotated[
-        bool,
-        typer.Option(
-            "--train/--no-train", help="Train missing networks, or leave them out.", rich_help_panel="Training"
-        ),
+        bool, _in_training("--train/--no-train", help="Train missing networks, or leave them out.")
     ] = True,
     records: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="records.jsonl of another machine, to use its runs.")
@@ -114,54 +99,30 @@ def command(
     if wanted == [NETWORKS_PART] and not train:
         raise InputError(f"--no-train must not be combined with the part '{NETWORKS_PART}' alone, which only trains.")
     scale = QUICK_SCALE if quick else PAPER_SCALE
+    budget = None if minutes is None and steps is None else Budget(minutes, steps)
     pictures = None if bank is None else str(bank)
-    network_options = NetworkOptions(_budget(minutes, steps), pictures, models, tuple(setting or ()), train)
+    network_options = NetworkOptions(budget, pictures, models, tuple(setting or ()), train)
     frame_options = FrameOptions(sintel, kitti, flyingthings, root, scenes, frames or scale.frames, pictures or "")
+    run_options = RunOptions(str(check_device(device)), jobs, batch, seed)
     folder = out or Path(_QUICK_OUT if quick else _OUT)
-    place = check_device(device)
     for path in times or ():
         read_times(path)  # fail before anything is trained
+    callbacks = Callbacks(partial(say, "Note:", "yellow"), training_display, runs_bar)
     for name in folders_without_flow(frame_options):
-        _note(f"{name} holds no flow and is not in the paper's tables.")
+        callbacks.note(f"{name} holds no flow and is not in the paper's tables.")
     if not can_plot():
-        _note("no pictures will be drawn; they need matplotlib, the extra 'plots'.")
-    callbacks = Callbacks(_note, training_display, runs_bar)
-    trained = Networks(folder / "networks", scale, network_options, place, callbacks)
-    fields = FieldStore(folder / FIELDS, tuple(path.parent / FIELDS for path in records or ()))
+        callbacks.note("no pictures will be drawn; they need matplotlib, the extra 'plots'.")
     with open_records(folder, records or ()) as known:
-        session = Session(
-            folder,
-            scale,
-            frame_options,
-            RunOptions(str(place), jobs, batch, seed),
-            Methods(trained, str(place), chosen, callbacks),
-            known,
-            fields,
-            callbacks,
-            tuple(times or ()),
-        )
+        options = (frame_options, network_options, run_options)
+        session = Session(folder, scale, *options, known, chosen, callbacks, tuple(times or ()))
         try:
             check_frames(session, wanted)
             if NETWORKS_PART in wanted and train:
                 finished = train_networks(session, networks)
-                output.print(Text(f"{len(finished)} networks are in {trained.folder}."), soft_wrap=True)
+                output.print(Text(f"{len(finished)} networks are in {session.networks.folder}."), soft_wrap=True)
             for written in write_pages(session, [part for part in wanted if part != NETWORKS_PART]):
-                output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
+                tell_written(*written)
         except KeyboardInterrupt as stopped:
             reason = f"{stopped}; " if str(stopped) else ""
             say("Stopped:", "yellow", f"{reason}finished results are in {folder}; the same command continues.")
             raise typer.Exit(130) from None
-
-
-def _note(sentence: str) -> None:
-    say("Note:", "yellow", sentence)
-
-
-def _budget(minutes: float | None, steps: int | None) -> Budget | None:
-    if minutes is None and steps is None:
-        return None
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise InputError(f"--minutes must be a number above 0, got {minutes:g}.")
-    if steps is not None and steps < 1:
-        raise InputError(f"--steps must be at least 1, got {steps}.")
-    return Budget(minutes or 0.0, steps or 0)

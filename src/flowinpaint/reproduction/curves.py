@@ -24,11 +24,11 @@ from flowinpaint.reproduction.experiment import (
     network_at,
 )
 from flowinpaint.reproduction.page import Page, provenance
-from flowinpaint.reproduction.ranking import rank
+from flowinpaint.reproduction.ranking import names_at, rank
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
-from flowinpaint.text_tables import markdown_table, number
-from flowinpaint.viz.plots import can_plot, plain_number
+from flowinpaint.text_tables import NONE, markdown_table, number
+from flowinpaint.viz.plots import plain_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ class Curves:
     def rankings(self, axis: str, texts: Sequence[str]) -> list[str]:
         """A heading and a table of the rankings against ours; nothing without ours."""
         rows = [
-            [dataset, text, *rank(self.at(dataset, i), label(OURS)).cells]
+            [dataset, text, *names_at(rank(self.at(dataset, i), label(OURS)))]
             for dataset in self.datasets
             for i, text in enumerate(texts)
         ]
@@ -102,9 +102,8 @@ def curves_of(means: Mapping[Any, Means], places: Sequence[float]) -> Curves:
 
 def figure_density(session: Session) -> Page:
     """Networks and parameters for 5 %, at other densities."""
-    methods = session.methods
-    chosen = methods.among([*FAMILIES, EED])
-    columns = [methods.column(method, density, tuned=MIDDLE) for method in chosen for density in TESTED_DENSITIES]
+    chosen = session.among([*FAMILIES, EED])
+    columns = [session.column(method, density, tuned=MIDDLE) for method in chosen for density in TESTED_DENSITIES]
     means = session.means(session.square, columns)
     curves = curves_of(dict.fromkeys(TESTED_DENSITIES, means), TESTED_DENSITIES)
     texts = [case_text(density) for density in TESTED_DENSITIES]
@@ -121,22 +120,20 @@ def figure_density(session: Session) -> Page:
         *_trained_at_ten(session, curves),
         *provenance(session, session.square, means, networks),
     ]
-    ticks = [f"{100 * density:g}" for density in TESTED_DENSITIES]
+    ticks = [text.removesuffix(" %") for text in texts]
     pictures = _pictures(session, curves, "given (%)", ticks, mark=MIDDLE)
-    return Page(
-        "figure-density", curves.rows("density"), paragraphs, pictures, "EPE over the density, on logarithmic axes"
-    )
+    alternative = "EPE over the density, on logarithmic axes"
+    return Page("figure-density", curves.rows("density"), paragraphs, pictures, alternative)
 
 
 def figure_data(session: Session) -> Page:
     """Networks that saw fewer different samples in as much training."""
-    methods = session.methods
-    chosen = methods.among(FAMILIES)
+    chosen = session.among(FAMILIES)
     trained_on = {(method.name, n): k for method in chosen for n, k in networks_by_samples(session, method).items()}
-    eed = [methods.column(method, MIDDLE) for method in methods.among([EED])]
+    eed = [session.column(method, MIDDLE) for method in session.among([EED])]
     means = {}
     for n in SAMPLE_COUNTS:
-        own = [methods.column(method, MIDDLE, samples=trained_on[method.name, n]) for method in chosen]
+        own = [session.column(method, MIDDLE, samples=trained_on[method.name, n]) for method in chosen]
         means[n] = session.means(session.square, [*own, *eed])
     curves = curves_of(means, SAMPLE_COUNTS)
     texts = [f"{n:,}" for n in SAMPLE_COUNTS]
@@ -164,36 +161,29 @@ def networks_by_samples(session: Session, method: ComparedMethod) -> dict[int, i
     A training that ends before it sees a sample twice would be the same with more samples. Its network serves for more
     samples too, unless they have one of their own.
     """
-    methods = session.methods
     found: dict[int, int] = {}
     enough = 0
     for n in SAMPLE_COUNTS:
         name = network_at(method.family, MIDDLE, n)
-        trained = methods.networks.find(name)
+        trained = session.networks.find(name)
         if trained is None and not enough:
-            trained = methods.network(name, train=not methods.obstacle(method.name))
+            trained = session.network(name, train=not session.obstacle(method.name))
         found[n] = enough if trained is None and enough else n
         if trained is not None and trained.without_repeats:
             enough = enough or n
     return found
 
 
-def trend(curves: Curves, method: str, dataset: str) -> str:
-    """The change of a method's error from the training density to the largest: "falls", "rises", or "" if unknown."""
-    values = curves.values[method, dataset]
-    first, last = values[curves.places.index(MIDDLE)], values[-1]
-    return "" if first is None or last is None else "falls" if last < first else "rises"
-
-
 def trend_table(curves: Curves) -> str:
-    """The trend of each method on each data set, here and in the paper's text."""
+    """The change of each error from the training density to the largest, here and in the paper's text."""
     rows = []
     for dataset in curves.datasets:
         for method in curves.methods:
-            found, said = trend(curves, method, dataset), PAPER_TRENDS.get(method, "")
-            agrees = "–" if not (found and said) else "yes" if found == said else f"no: there it {said}"
-            values = (curves.values[method, dataset][i] for i in (curves.places.index(MIDDLE), -1))
-            rows.append([dataset, label(method), *map(number, values), found or "–", agrees])
+            first, last = (curves.values[method, dataset][i] for i in (curves.places.index(MIDDLE), -1))
+            found = "" if first is None or last is None else "falls" if last < first else "rises"
+            said = PAPER_TRENDS.get(method, "")
+            agrees = NONE if not (found and said) else "yes" if found == said else f"no: there it {said}"
+            rows.append([dataset, label(method), number(first), number(last), found or NONE, agrees])
     headings = ["data set", "method", "EPE at 5 %", f"at {case_text(curves.places[-1])}", "trend", "as in the paper"]
     return markdown_table(headings, rows, words=(0, 1, 4, 5))
 
@@ -201,9 +191,9 @@ def trend_table(curves: Curves) -> str:
 def _trained_at_ten(session: Session, curves: Curves) -> list[str]:
     """Our networks for 5 % and for 10 % at 10 %, if the second exists: the paper prints these two."""
     most = DENSITIES[-1]
-    if OURS not in curves.methods or session.methods.networks.find(network_at(OURS, most)) is None:
+    if OURS not in curves.methods or session.networks.find(network_at(OURS, most)) is None:
         return []
-    own = session.means(session.square, [session.methods.column(METHODS[OURS], most)])
+    own = session.means(session.square, [session.column(METHODS[OURS], most)])
     place = curves.places.index(most)
     lines = [
         f"- {dataset}: {number(curves.values[OURS, dataset][place])} and {number(own.value(OURS, dataset, most))}."
@@ -214,7 +204,7 @@ def _trained_at_ten(session: Session, curves: Curves) -> list[str]:
 
 
 def _without_repeats(session: Session, networks: Sequence[str]) -> list[str]:
-    trained = {name: session.methods.networks.find(name) for name in networks}
+    trained = {name: session.networks.find(name) for name in networks}
     names = [name for name, found in trained.items() if found is not None and found.without_repeats]
     text = (
         "The training of these networks ended before they saw a sample twice, so with more samples each would have "
@@ -228,7 +218,7 @@ def _loss_by_fewer(curves: Curves) -> list[str]:
     lines = []
     for dataset in curves.datasets:
         for method in curves.methods:
-            fewest, most = curves.values[method, dataset][0], curves.values[method, dataset][-1]
+            fewest, *_, most = curves.values[method, dataset]
             if METHODS[method].family and fewest is not None and most:
                 lines.append(f"- {dataset}, {label(method)}: {100 * (fewest / most - 1):+z.1f} %.")
     fewer, all_of_them = f"{SAMPLE_COUNTS[0]:,}", f"{SAMPLE_COUNTS[-1]:,}"
@@ -237,9 +227,7 @@ def _loss_by_fewer(curves: Curves) -> list[str]:
 
 def _pictures(
     session: Session, curves: Curves, axis: str, ticks: Sequence[str], mark: float | None = None
-) -> Callable[[], Pictures] | None:
-    if not can_plot() or not curves.values:
-        return None
+) -> Callable[[], Pictures]:
     columns = min(_COLUMNS, len(curves.datasets))
     rows = -(-len(curves.datasets) // columns)
     size = (_PANEL[0] * columns + 0.4, _PANEL[1] * rows + 0.5)
@@ -258,7 +246,7 @@ def _draw(
         for method in curves.methods:
             # A logarithmic axis has no 0.
             points = [(x, y) for x, y in zip(curves.places, curves.values[method, dataset], strict=True) if y]
-            x, y = (list(values) for values in zip(*points, strict=True)) if points else ([], [])
+            x, y = [x for x, _ in points], [y for _, y in points]
             look, front = LOOKS[method], 3 if method == OURS else 2
             style = {"color": look.colour, "marker": look.marker, "label": label(method), "zorder": front}
             (lines[label(method)],) = axes.plot(x, y, look.line, **style)  # type: ignore[arg-type]

@@ -27,29 +27,21 @@ TESTED_DENSITIES = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20)
 """Densities in the right half of the paper's Figure 3."""
 
 FULL = "full"
-ABLATIONS = {
-    FULL: "Full",
-    "minus-mu": "-μ",
-    "minus-v": "-v",
-    "minus-alpha": "-α",
-    "plus-beta": "+β",
-    "plus-w": "+W",
-    "decoder-2": "decoder 2",
-    "first-guess": "first guess",
+_ABLATIONS = {
+    FULL: ("Full", ""),
+    "minus-mu": ("-μ", "model.learn_eigenvalues=false"),
+    "minus-v": ("-v", "model.learn_eigenvectors=false"),
+    "minus-alpha": ("-α", "model.learn_alpha=false"),
+    "plus-beta": ("+β", "model.learn_beta=true"),
+    "plus-w": ("+W", "model.learn_kernels=true"),
+    "decoder-2": ("decoder 2", "model.decoder_kernel=2"),
+    "first-guess": ("first guess", "model.flow_aware=true"),
 }
-"""Networks of Table 2 and their labels. The last two are ours: a decoder without holes, and a network that also sees a
-first guess of the flow."""
-_ABLATED: dict[str, Settings] = {
-    "minus-mu": ("model.learn_eigenvalues=false",),
-    "minus-v": ("model.learn_eigenvectors=false",),
-    "minus-alpha": ("model.learn_alpha=false",),
-    "plus-beta": ("model.learn_beta=true",),
-    "plus-w": ("model.learn_kernels=true",),
-    "decoder-2": ("model.decoder_kernel=2",),
-    "first-guess": ("model.flow_aware=true",),
-}
-_ABLATION_DENSITIES = (0.01, 0.10)
-"""Training densities of the networks of Table 2: one network covers the range."""
+"""Labels and settings of the networks of Table 2. The last two are ours: a decoder without holes, and a network that
+also sees a first guess of the flow."""
+ABLATIONS = {name: label for name, (label, _) in _ABLATIONS.items()}
+_ABLATION_DENSITIES = "masks.density=[0.01, 0.1]"
+"""One network of Table 2 covers the range."""
 
 
 @dataclass(frozen=True)
@@ -123,16 +115,14 @@ def _network(family: str, density: float, samples: int | None = None) -> Network
     return NetworkSpec(network_at(family, density, samples), family, (*masks, *distinct))
 
 
-def _ablation(name: str) -> NetworkSpec:
-    low, high = _ABLATION_DENSITIES
-    return NetworkSpec(name, OURS, (f"masks.density=[{low}, {high}]", *_ABLATED.get(name, ())))
-
-
 NETWORKS = {
     network.name: network
     for network in (
         *(_network(family, density) for family in FAMILIES for density in DENSITIES),
-        *map(_ablation, ABLATIONS),
+        *(
+            NetworkSpec(name, OURS, (_ABLATION_DENSITIES, *filter(None, [setting])))
+            for name, (_, setting) in _ABLATIONS.items()
+        ),
         *(_network(family, MIDDLE, samples) for family in FAMILIES for samples in SAMPLE_COUNTS),
     )
 }
@@ -150,17 +140,21 @@ def check_names(option: str, names: Sequence[str], known: Collection[str]) -> tu
 class Budget:
     """Training time of each network, the same for all: minutes or steps."""
 
-    minutes: float = 0.0
-    steps: int = 0
+    minutes: float | None = None
+    steps: int | None = None
 
     def __post_init__(self) -> None:
-        if bool(self.minutes) == bool(self.steps):
+        if self.minutes is not None and not 0 < self.minutes < float("inf"):
+            raise InputError(f"--minutes must be a number above 0, got {self.minutes:g}.")
+        if self.steps is not None and self.steps < 1:
+            raise InputError(f"--steps must be at least 1, got {self.steps}.")
+        if (self.minutes is None) == (self.steps is None):
             raise InputError("exactly one of --minutes and --steps must be above 0.")
 
     @property
     def settings(self) -> Settings:
         """The budget as settings of a configuration."""
-        if self.minutes:
+        if self.minutes is not None:
             return (f"schedule.minutes={self.minutes}",)
         return ("schedule.minutes=0", f"schedule.steps={self.steps}")
 

@@ -25,7 +25,7 @@ from flowinpaint.training.checkpoint import list_checkpoints, read_newest
 from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig
 from flowinpaint.training.config_file import as_tables, check_same_run, read_config
 from flowinpaint.training.distributed import World
-from flowinpaint.training.loop import Listener, Progress, train
+from flowinpaint.training.loop import Listener, train
 from flowinpaint.training.run_folder import RunFolder
 from flowinpaint.version import __version__
 
@@ -146,13 +146,13 @@ class Networks:
 
     def config(self, spec: NetworkSpec) -> TrainingConfig:
         """The configuration that trains a network now."""
-        if spec.name in self._configs:
-            return self._configs[spec.name]
-        options = self.options
-        settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget).settings]
-        if options.bank is not None:
-            settings.append(f"data.bank={json.dumps(options.bank)}")
-        return self._configs.setdefault(spec.name, read_config(spec.config, [*settings, *options.settings]))
+        if spec.name not in self._configs:
+            options = self.options
+            settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget).settings]
+            if options.bank is not None:
+                settings.append(f"data.bank={json.dumps(options.bank)}")
+            self._configs[spec.name] = read_config(spec.config, [*settings, *options.settings])
+        return self._configs[spec.name]
 
     def find(self, name: str) -> TrainedNetwork | None:
         """A finished network that matches the options; None if it has to be trained."""
@@ -163,10 +163,8 @@ class Networks:
         training = _read_training(run.path / ABOUT)
         if training is None or not run.model.is_file():
             return None
-        weights = file_hash(run.model)
-        if training.weights != weights:
-            return TrainedNetwork(spec, run.model, weights, None)  # a user replaced the file
-        return None if self._mismatch(spec, training) else TrainedNetwork(spec, run.model, weights, training)
+        found = _network_in(run.model, spec, training)
+        return None if found.training is not None and self._mismatch(spec, training) else found
 
     def get(self, name: str) -> TrainedNetwork:
         """A network; if necessary it is trained, or its interrupted training resumed."""
@@ -183,8 +181,7 @@ class Networks:
             if training is not None and training.rehearsal and not self.scale.rehearsal:
                 raise InputError(f"--models must hold networks made without --quick; {weights} is of a rehearsal.")
             if weights.is_file():
-                own = file_hash(weights)
-                return TrainedNetwork(spec, weights, own, training if training and training.weights == own else None)
+                return _network_in(weights, spec, training)
             if training is not None:
                 return TrainedNetwork(spec, weights, training.weights, training)
         return None
@@ -215,22 +212,16 @@ class Networks:
             callbacks.note_once("On a CPU a step takes seconds to a minute: train on a GPU, or rehearse with --quick.")
         budget = budget_text(config.schedule.minutes, config.schedule.steps)
         callbacks.note(f"{'Resuming' if resume else 'Training'} {spec.name}: {budget}.")
-        last = Progress(0, 0.0, 0.0)
         with callbacks.training(config, self._world) as listener, _freed_memory(device):
-
-            def progress(at: Progress) -> None:
-                nonlocal last
-                last = at
-                listener.progress(at)
-
-            note = (lambda sentence: None) if self.scale.rehearsal else listener.note
-            outcome = train(config, run.path, self._world, resume=resume, listener=Listener(note, progress))
+            if self.scale.rehearsal:
+                listener = Listener(progress=listener.progress)  # without notes
+            outcome = train(config, run.path, self._world, resume=resume, listener=listener)
         if outcome.interrupted:
             raise TrainingStopped(f"step {outcome.step} of {spec.name} is saved")
         training = Training(
             config=json.loads(json.dumps(as_tables(config))),  # as a later run reads it
             steps=outcome.step,
-            seconds=last.seconds if last.step else read_newest(run.checkpoints)[0].seconds,
+            seconds=read_newest(run.checkpoints)[0].seconds,
             device=device_name(device),
             version=__version__,
             weights=file_hash(run.model),
@@ -272,6 +263,12 @@ class Networks:
 def _budget_mismatch(before: ScheduleConfig, now: ScheduleConfig) -> str:
     old, new = (budget_text(schedule.minutes, schedule.steps) for schedule in (before, now))
     return "" if old == new else f"schedule: its training was of {old}, not {new}."
+
+
+def _network_in(weights: Path, spec: NetworkSpec, training: Training | None) -> TrainedNetwork:
+    """The network in a file; its training is unknown if it made other weights, as when a user replaced the file."""
+    own = file_hash(weights)
+    return TrainedNetwork(spec, weights, own, training if training is not None and training.weights == own else None)
 
 
 def _read_training(path: Path) -> Training | None:

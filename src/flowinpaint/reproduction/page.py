@@ -33,7 +33,7 @@ _REHEARSAL = (
 
 @dataclass(frozen=True)
 class Page:
-    """Rows of the CSV file, paragraphs of the Markdown page, and pictures if they can be drawn.
+    """Rows of the CSV file, paragraphs of the Markdown page, and pictures, none where they cannot be drawn.
 
     alternative: the alternative text of the picture.
     """
@@ -41,13 +41,13 @@ class Page:
     name: str
     rows: list[dict[str, Any]]
     paragraphs: list[str]
-    pictures: Callable[[], Pictures] | None
+    pictures: Callable[[], Pictures]
     alternative: str
 
 
 def write_page(out: Path, page: Page, rehearsal: bool) -> list[Path]:
     """Write a page's files and return their paths; old pictures that can no longer be drawn are removed."""
-    pictures = page.pictures() if page.pictures is not None else {}
+    pictures = page.pictures()
     head, *rest = page.paragraphs
     image = f"![{page.alternative}]({page.name}.png)"
     none = "No picture was drawn; it needs matplotlib, the extra `plots`."
@@ -88,10 +88,9 @@ def provenance(session: Session, frames: FrameSet, means: Means | None, networks
     parts = ["## What was measured", "\n".join(lines)]
     if means is not None and means.failures:
         parts.append("\n".join(_failures(means)))
-    if missing := session.methods.missing:
-        parts.append("\n".join(f"- {label(name)} is left out: {reason}." for name, reason in missing.items()))
-    find = session.methods.networks.find
-    trained = [found for name in dict.fromkeys(networks) if (found := find(name)) is not None]
+    if session.missing:
+        parts.append("\n".join(f"- {label(name)} is left out: {reason}." for name, reason in session.missing.items()))
+    trained = [found for name in dict.fromkeys(networks) if (found := session.networks.find(name)) is not None]
     if trained:
         parts += ["## How the networks were trained", _networks_table(trained), *_budget_note(trained)]
     return parts
@@ -126,7 +125,7 @@ def _data_text(data: dict[str, Any], bank: str) -> str:
 def _devices(session: Session, means: Means | None) -> str:
     """The devices of the runs in words; of another machine only the kind is known."""
     own = session.run_options.device
-    names = {own: f"{own} ({device_name(torch.device(own))})"}
+    names = {own: f"{own} ({device_name(own)})"}
     devices = means.devices if means is not None else [own]
     return ", ".join(names.get(device, f"{device} of another machine") for device in devices) or names[own]
 
@@ -134,8 +133,7 @@ def _devices(session: Session, means: Means | None) -> str:
 def _budget_note(trained: Sequence[TrainedNetwork]) -> list[str]:
     """A warning unless all networks are known to have the same budget."""
     known = [found.training for found in trained if found.training is not None]
-    schedules = [training.config["schedule"] for training in known]
-    budgets = {budget_text(schedule["minutes"], schedule["steps"]) for schedule in schedules}
+    budgets = {budget_text(**{k: t.config["schedule"][k] for k in ("minutes", "steps")}) for t in known}
     if len(budgets) > 1:
         return [f"**The networks had different budgets: {', '.join(sorted(budgets))}.**"]
     if len(known) < len(trained):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,22 +27,33 @@ def identity(key: RunKey, *, any_device: bool = False) -> str:
 
 
 class Records:
-    """Successful runs: of this reproduction on the same device, or of other machines on any device."""
+    """Successful runs and their fields: of this reproduction on the same device, or of other machines on any device."""
 
-    def __init__(self, store: RecordStore, others: Sequence[Record] = ()) -> None:
-        self.store = store
-        self._own = {identity(record.key): record for record in store if record.measured is not None}
-        self._others = {identity(r.key, any_device=True): r for r in reversed(others) if r.measured is not None}
+    def __init__(self, store: RecordStore, others: Sequence[Record], folders: Sequence[Path]) -> None:
+        self.store, self._folders = store, folders
+        self._known = {identity(r.key, any_device=True): r for r in reversed(others) if r.measured is not None}
+        self.know(store)
+
+    def know(self, records: Iterable[Record]) -> None:
+        """Find these records from now on, which the store has."""
+        self._known |= {identity(record.key): record for record in records if record.measured is not None}
 
     def find(self, key: RunKey) -> Record | None:
         """The record of a successful run, or None."""
-        return self._own.get(identity(key)) or self._others.get(identity(key, any_device=True))
+        return self._known.get(identity(key)) or self._known.get(identity(key, any_device=True))
 
-    def add(self, record: Record) -> None:
-        """Keep a record, in memory and on disk."""
-        self.store.add(record)
-        if record.measured is not None:
-            self._own[identity(record.key)] = record
+    def find_field(self, key: RunKey) -> Field | None:
+        """The field of a run on any device, or None."""
+        for path in (folder / _field_file(key) for folder in self._folders):
+            if path.is_file():
+                field: Field = np.load(path, allow_pickle=False)
+                return field
+        return None
+
+    def keep_field(self, key: RunKey, field: Field) -> None:
+        """Write a field, whole or not at all. Sampling takes too long to do it twice for `figure-samples`."""
+        with atomic_path(make_folder(self._folders[0]) / _field_file(key)) as temporary, temporary.open("wb") as file:
+            np.save(file, field, allow_pickle=False)
 
 
 @contextmanager
@@ -50,7 +61,7 @@ def open_records(out: Path, others: Sequence[Path] = ()) -> Iterator[Records]:
     """The records in a folder, locked against other processes, and in other machines' files."""
     known = [record for path in others for record in read_records(path)]
     with open_store(make_folder(out) / RECORDS) as store:
-        yield Records(store, known)
+        yield Records(store, known, [path.parent / FIELDS for path in (out / RECORDS, *others)])
 
 
 def read_records(path: Path) -> list[Record]:
@@ -64,28 +75,6 @@ def read_records(path: Path) -> list[Record]:
         except (ValueError, TypeError, KeyError) as error:
             raise FileFormatError(f"--records: {path}: line {number} is not the record of a run.") from error
     return records
-
-
-@dataclass(frozen=True)
-class FieldStore:
-    """Filled fields on disk, by run on any device. Sampling takes too long to do it twice for `figure-samples`."""
-
-    own: Path
-    others: tuple[Path, ...] = ()
-
-    def find(self, key: RunKey) -> Field | None:
-        """The field of a run, or None."""
-        for folder in (self.own, *self.others):
-            if (folder / _field_file(key)).is_file():
-                field: Field = np.load(folder / _field_file(key), allow_pickle=False)
-                return field
-        return None
-
-    def keep(self, key: RunKey, field: Field) -> None:
-        """Write a field, whole or not at all."""
-        make_folder(self.own)
-        with atomic_path(self.own / _field_file(key)) as temporary, temporary.open("wb") as file:
-            np.save(file, field, allow_pickle=False)
 
 
 def _field_file(key: RunKey) -> str:

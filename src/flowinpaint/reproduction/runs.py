@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import groupby
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from flowinpaint import checks
-from flowinpaint.api import load_model, to_batch
+from flowinpaint.api import fill_together, load_model
+from flowinpaint.checks import check_picture
 from flowinpaint.data.folder import Frame
 from flowinpaint.errors import sentence_of
 from flowinpaint.evaluation.records import Record, RunKey
-from flowinpaint.evaluation.runner import Job, Step, frame_key, measure, run_jobs
+from flowinpaint.evaluation.runner import Job, complete, frame_key, record_runs, run_jobs
 from flowinpaint.masks.cases import Case
+from flowinpaint.methods.method import Fill
+from flowinpaint.methods.neural import fill_function
 from flowinpaint.networks.network import Network
-from flowinpaint.networks.output import confidence_of, expected_error
 from flowinpaint.reproduction.frames import FrameSet
 from flowinpaint.reproduction.networks import Callbacks
 from flowinpaint.reproduction.records import Records
-from flowinpaint.result import Info, Result
+from flowinpaint.result import Result, Solution
 from flowinpaint.viz.colours import Field
 
 KeepField = Callable[[RunKey, Field], None]
@@ -60,11 +59,8 @@ class Column:
         return replace(frame, method=self.method, weights=self.weights, parameters=self.parameters)
 
 
-class ColumnRecord(NamedTuple):
-    """The record of a column on a frame. Its method and device are those of the machine that made it."""
-
-    column: str
-    record: Record
+ColumnRecord = tuple[str, Record]
+"""The name of a column and its record on a frame, whose method and device are those of the machine that made it."""
 
 
 @dataclass(frozen=True)
@@ -152,31 +148,25 @@ def run_columns(
     ]
     # By key, since two columns may need the same run.
     missing = {k.text: Job(sample, (k,)) for c, sample, k in wanted if c.compute and records.find(k) is None}
-    made = _run(list(missing.values()), records, options, callbacks, keep_field) if missing else {}
-    found = ((column.name, records.find(key) or made.get(key.text)) for column, _, key in wanted)
-    return [ColumnRecord(name, record) for name, record in found if record is not None]
+    failed: dict[str, Record] = {}
+    if jobs := list(missing.values()):
+        run = partial(_run, batch=options.batch, keep_field=keep_field)
+        with callbacks.runs() as report:
+            made = complete(records.store, [job.runs[0] for job in jobs], jobs, options.jobs, report, run)
+        records.know(made)
+        failed = {record.key.text: record for record in made if record.measured is None}
+    found = ((column.name, records.find(key) or failed.get(key.text)) for column, _, key in wanted)
+    return [(name, record) for name, record in found if record is not None]
 
 
 def _run(
-    jobs: Sequence[Job], records: Records, options: RunOptions, callbacks: Callbacks, keep_field: KeepField | None
-) -> dict[str, Record]:
-    """The records of jobs by key. Networks run in batches if the options say so."""
-    batched = [job for job in jobs if options.batch > 1 and job.runs[0].weights]
-    single = [job for job in jobs if not (options.batch > 1 and job.runs[0].weights)]
-    groups = [list(group) for _, group in groupby(batched, key=_batch_of)]
-    batches = (record for group in groups for record in _run_batches(group, options.batch, keep_field))
-    left = Counter((job.runs[0].dataset, job.runs[0].method) for job in jobs)
-    made: dict[str, Record] = {}
-    # Closed, so that an interruption ends the processes at once.
-    with callbacks.runs() as report, closing(run_jobs(single, options.jobs)) as singles:
-        report(Step(0, len(jobs)))
-        for record in chain(singles, batches):
-            records.add(record)
-            made[record.key.text] = record
-            place = record.key.dataset, record.key.method
-            left[place] -= 1
-            report(Step(len(made), len(jobs), record, left[place]))
-    return made
+    jobs: Sequence[Job], processes: int, *, batch: int, keep_field: KeepField | None
+) -> Generator[Record, None, None]:
+    """The records of jobs of one run each; networks fill up to `batch` frames in a call."""
+    batched = [job for job in jobs if batch > 1 and job.runs[0].weights]
+    yield from run_jobs([job for job in jobs if not (batch > 1 and job.runs[0].weights)], processes)
+    for _, group in groupby(batched, key=_batch_of):
+        yield from _run_batches(list(group), batch, keep_field)
 
 
 def _batch_of(job: Job) -> tuple[str, str, str]:
@@ -193,13 +183,28 @@ def _run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None) 
     that sample.
     """
     first = jobs[0].runs[0]
+    device = torch.device(first.device)
     try:
-        model = load_model(first.method, first.device)
-        if _compiled(model, torch.device(first.device)):
-            model.compile_parts()
+        model = load_model(first.method, device)
+        fill = partial(
+            _compiled_fill(model, count) if _compiled(model, device) else fill_function(model), **first.parameters
+        )
     except Exception as error:
         yield from (Record(job.runs[0], error=sentence_of(error)) for job in jobs)
         return
+
+    def run_batch(group: Sequence[tuple[RunKey, Frame]]) -> Iterator[Record]:
+        keys, frames = zip(*group, strict=True)
+
+        def results() -> list[Result]:
+            fields = [(check_picture(frame.image, frame.mask.shape), frame.truth, frame.mask) for frame in frames]
+            return fill_together(fill, fields, first.method, device)
+
+        for record, result in record_runs(keys, frames, results):
+            if keep_field is not None and model.samples and result is not None:
+                keep_field(record.key, result.flow)
+            yield record
+
     waiting: dict[tuple[int, ...], list[tuple[RunKey, Frame]]] = {}
     for job in jobs:
         (key,) = job.runs
@@ -211,71 +216,27 @@ def _run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None) 
         group = waiting.setdefault(frame.truth.shape, [])
         group.append((key, frame))
         if len(group) == count:
-            yield from _run_batch(model, waiting.pop(frame.truth.shape), count, keep_field)
+            yield from run_batch(waiting.pop(frame.truth.shape))
     for group in waiting.values():
-        yield from _run_batch(model, group, count, keep_field)
-
-
-def _run_batch(
-    model: Network, group: Sequence[tuple[RunKey, Frame]], count: int, keep_field: KeepField | None
-) -> list[Record]:
-    keys, frames = zip(*group, strict=True)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            results = _fill(model, keys[0], frames, count)
-        except Exception as error:
-            return [Record(key, error=sentence_of(error)) for key in keys]
-    if keep_field is not None and model.samples:
-        for key, result in zip(keys, results, strict=True):
-            keep_field(key, result.flow)
-    notes = list(dict.fromkeys(str(warning.message) for warning in caught))
-    return [
-        Record(key, measure(result, frame), notes=notes)
-        for key, frame, result in zip(keys, frames, results, strict=True)
-    ]
-
-
-@torch.inference_mode()
-def _fill(model: Network, key: RunKey, frames: Sequence[Frame], count: int) -> list[Result]:
-    """The results of `inpaint` on frames of one size, from one call.
-
-    A compiled network compiles anew for each batch size, so it always gets `count` frames: the last is repeated.
-    """
-    device, parameters = torch.device(key.device), dict[str, Any](key.parameters)
-    padding = [frames[-1]] * (count - len(frames)) if _compiled(model, device) else []
-    padded = [*frames, *padding]
-    start = time.perf_counter()
-    image = torch.cat([to_batch(checks.check_image(frame.image, frame.mask.shape), device) for frame in padded])
-    mask = torch.cat([to_batch(frame.mask[..., None], device) for frame in padded])
-    flow = torch.where(mask > 0, torch.cat([to_batch(frame.truth, device) for frame in padded]), 0)
-    output = model.complete(image, flow, mask, None, **parameters)
-    field = torch.where(mask > 0, flow, output.field.float())
-    if not torch.isfinite(field).all():
-        raise ValueError("the result is not finite everywhere.")
-    dense = field.movedim(1, -1).contiguous().cpu().numpy()
-    error = confidence = None
-    if output.log_error is not None:
-        expected = expected_error(output.log_error, flow, mask)
-        error, confidence = (x[:, 0].cpu().numpy() for x in (expected, confidence_of(expected)))
-    info: Info = {
-        "method": key.method,
-        "device": key.device,
-        "seconds": (time.perf_counter() - start) / len(frames),
-        "iterations": model.iterations(*flow.shape[-2:], **parameters),
-        "residual": None,
-        "status": "complete",
-    }
-    return [
-        Result(
-            flow=dense[i],
-            confidence=None if confidence is None else confidence[i],
-            expected_error=None if error is None else error[i],
-            info=info,
-        )
-        for i in range(len(frames))
-    ]
+        yield from run_batch(group)
 
 
 def _compiled(model: Network, device: torch.device) -> bool:
     return model.samples and device.type == "cuda"
+
+
+def _compiled_fill(model: Network, count: int) -> Fill:
+    """The fill function of a network, compiled for `count` fields: where fewer are left, the last is repeated.
+
+    It would be compiled anew for each number of fields.
+    """
+    model.compile_parts()
+    fill = fill_function(model)
+
+    def padded(*tensors: Tensor, **parameters: Any) -> Solution:
+        there = len(tensors[0])
+        solution = fill(*(torch.cat([x, *[x[-1:]] * (count - there)]) for x in tensors), **parameters)
+        error = solution.expected_error
+        return replace(solution, u=solution.u[:there], expected_error=None if error is None else error[:there])
+
+    return padded

@@ -48,14 +48,13 @@ def check_frames(session: Session, names: Sequence[str]) -> None:
 
 def train_networks(session: Session, only: Sequence[str] | None = None) -> list[str]:
     """Train the missing networks, of all or of some, and return the names of the finished ones."""
-    methods = session.methods
     finished = []
     for name in NETWORKS if only is None else only:
         family = NETWORKS[name].family
-        obstacle = methods.obstacle(family) if family == PD else ""
-        if only is None and (obstacle or not methods.among([family])):
+        obstacle = session.obstacle(family) if family == PD else ""
+        if only is None and (obstacle or not session.among([family])):
             session.callbacks.note_once(f"{name} is not trained: {obstacle or 'its method is none of --methods'}.")
-        elif methods.network(name) is not None:
+        elif session.network(name) is not None:
             finished.append(name)
     return finished
 
@@ -63,5 +62,5 @@ def train_networks(session: Session, only: Sequence[str] | None = None) -> list[
 def write_pages(session: Session, names: Sequence[str]) -> Iterator[list[Path]]:
     """Make and write the pages of these names, one after the other."""
     for name in names:
-        session.methods.missing.clear()
+        session.missing.clear()
         yield write_page(session.out, PAGES[name](session), session.scale.rehearsal)
