@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import flowinpaint as fi
 from flowinpaint.data.bank import save_bank
@@ -56,7 +55,7 @@ def interrupting(step: int) -> Callbacks:
 def networks_in(
     folder: Path, scale: Scale, options: NetworkOptions | None = None, callbacks: Callbacks | None = None
 ) -> Networks:
-    return Networks(folder, scale, options or NetworkOptions(), torch.device("cpu"), callbacks)
+    return Networks(folder, scale, options or NetworkOptions(), "cpu", callbacks or Callbacks())
 
 
 def test_a_network_is_trained_once(tmp_path: Path, scale: Scale, trained: list[str]) -> None:

@@ -16,10 +16,9 @@ from flowinpaint.evaluation import runner
 from flowinpaint.evaluation.records import Record
 from flowinpaint.networks.output import Filled
 from flowinpaint.reproduction import runs
-from flowinpaint.reproduction.experiment import METHODS
 from flowinpaint.reproduction.networks import NetworkOptions
 from flowinpaint.reproduction.records import read_records
-from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, RunOptions, run_columns
+from flowinpaint.reproduction.runs import Column, ColumnRecord, RunOptions, means_of
 from flowinpaint.reproduction.session import Session
 from flowinpaint.result import Result
 
@@ -40,12 +39,12 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def measured(session: Session, names: Sequence[str] = ("ours", "laplace-beltrami")) -> list[ColumnRecord]:
-    columns = [session.column(METHODS[name], 0.05) for name in names]
+    columns = [session.column(name, 0.05) for name in names]
     return fill(session, *(column for column in columns if column is not None))
 
 
 def fill(session: Session, *columns: Column) -> list[ColumnRecord]:
-    return run_columns(session.square, columns, session.records, session.run_options, session.callbacks)
+    return session.run(session.square, columns)
 
 
 def errors(results: list[ColumnRecord]) -> dict[tuple[str, str], float]:
@@ -113,7 +112,7 @@ def test_runs_of_another_machine_are_taken_whatever_their_device_and_path(
     assert filled == []
     assert set(errors(results).values()) == {123.0}
     assert {run.key.device for _, run in results} == {"cuda"}
-    assert Means(results).devices == ["cuda"]
+    assert means_of(results).devices == ["cuda"]
     for change in (
         {"version": "0.0.1"},
         {"seed": 1},
@@ -180,12 +179,11 @@ def test_a_run_that_fails_is_told_and_tried_again(make_session: MakeSession, fil
     session = make_session()
     column = Column("eed", 0.05, "eed", parameters={"lam": -1.0})
     for _ in range(2):
-        means = Means(fill(session, column))
-        mean = means.at("eed", "generated", 0.05)
-        assert mean is not None
+        means = means_of(fill(session, column))
+        mean = means["eed", "generated", 0.05]
         assert (mean.epe, mean.frames, mean.failures) == (None, 2, 2)
         assert "lam" in mean.error and "-1.0" in mean.error
-        assert list(means.failures) == [("eed", "generated", 0.05)]
+        assert list(means) == [("eed", "generated", 0.05)]
     assert len(filled) == 4
 
 
@@ -209,7 +207,7 @@ def test_a_batch_that_fails_is_told_for_each_of_its_frames(
 
 def test_means_are_over_the_frames_of_a_data_set(make_session: MakeSession) -> None:
     results = measured(make_session())
-    means = Means(results)
+    means = means_of(results)
     own = [epe for (column, _), epe in errors(results).items() if column == "ours"]
     assert means.value("ours", "generated", 0.05) == pytest.approx(sum(own) / 2)
     assert means.value("ours", "generated", 0.1) is None

@@ -17,16 +17,17 @@ from flowinpaint.errors import InputError
 from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, Budget, check_names
 from flowinpaint.reproduction.frames import FrameOptions, folders_without_flow
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
+from flowinpaint.reproduction.page import write_page
 from flowinpaint.reproduction.records import open_records
 from flowinpaint.reproduction.runs import RunOptions
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.targets import (
     NETWORKS_PART,
+    PAGES,
     PARTS,
     check_frames,
     check_parts,
     train_networks,
-    write_pages,
 )
 from flowinpaint.reproduction.timing import read_times
 from flowinpaint.viz.plots import can_plot
@@ -120,8 +121,9 @@ def command(
             if NETWORKS_PART in wanted and train:
                 finished = train_networks(session, networks)
                 output.print(Text(f"{len(finished)} networks are in {session.networks.folder}."), soft_wrap=True)
-            for written in write_pages(session, [part for part in wanted if part != NETWORKS_PART]):
-                tell_written(*written)
+            for make in [PAGES[part] for part in wanted if part in PAGES]:
+                session.missing.clear()
+                tell_written(*write_page(folder, make(session), quick))
         except KeyboardInterrupt as stopped:
             reason = f"{stopped}; " if str(stopped) else ""
             say("Stopped:", "yellow", f"{reason}finished results are in {folder}; the same command continues.")

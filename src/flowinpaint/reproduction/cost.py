@@ -23,6 +23,7 @@ from flowinpaint.reproduction.experiment import (
     OURS,
     PD,
     explicit_parameters,
+    label,
     network_at,
 )
 from flowinpaint.reproduction.page import Page
@@ -82,7 +83,7 @@ class Cost:
     @property
     def printed(self) -> PaperCost | None:
         """The paper's values."""
-        return PAPER_COSTS.get(METHODS[self.method].paper)
+        return PAPER_COSTS.get(label(self.method))
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -113,7 +114,7 @@ def figure_cost(session: Session) -> Page:
         for time in cost.times.values()
         if time.share < 1
     ]
-    obstacles = {method.label: session.obstacle(method.name) for method in session.among()}
+    obstacles = {label(name): session.obstacle(name) for name in session.among()}
     not_timed = [f"- {name} was not timed here: {reason}." for name, reason in obstacles.items() if reason]
     paragraphs = [
         "# Figure 4: parameters and inference time",
@@ -166,19 +167,19 @@ def measure_costs(session: Session) -> list[Cost]:
 def _costs(session: Session) -> list[Cost]:
     """The methods to time: networks of the families first, as in the paper."""
     costs = []
-    for method in session.among([*FAMILIES, *(name for name in METHODS if name not in FAMILIES)]):
-        name, config, settings = method.name, None, dict[str, float | str]()
+    for name in session.among([*FAMILIES, *(name for name in METHODS if name not in FAMILIES)]):
+        config, settings = None, dict[str, float | str]()
         if name == PD and BUILTIN[PD].not_installed():
             continue
-        if method.family:
-            config = session.networks.config(NETWORKS[network_at(method.family, MIDDLE)]).model
-            settings = session.scale.sampling_of(method.family)
+        if name in FAMILIES:
+            config = session.networks.config(NETWORKS[network_at(name, MIDDLE)]).model
+            settings = session.scale.sampling_of(name)
         elif BUILTIN[name].is_network:
             config = BUILTIN[name].config
         else:
             settings = explicit_parameters(name, MIDDLE)
         parameters = 0 if config is None else count_parameters(config)
-        costs.append(Cost(name, method.label, name, config or name, settings, parameters))
+        costs.append(Cost(name, label(name), name, config or name, settings, parameters))
         if name == PD and not session.scale.rehearsal:
             large = paper_pd_config()
             costs.append(Cost(PAPER_SIZED_PD, "PD, paper's size", PD, large, {}, count_parameters(large)))
@@ -216,7 +217,7 @@ def _comparisons(costs: Sequence[Cost]) -> list[str]:
         }
         paper = by_group.pop(_PAPER)
         for group, here in by_group.items():
-            found = compare(here, paper, METHODS[OURS].label)
+            found = compare(here, paper, label(OURS))
             title = figure if group == _HERE else f"{figure} on {group}"
             rows.append([title, *names_at(found.here, AHEAD, BEHIND), found.verdict])
     table = markdown_table(["figure", "less than Ours", "more", "as in the paper"], rows, words=range(4))

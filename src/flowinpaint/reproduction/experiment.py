@@ -58,37 +58,19 @@ class NetworkSpec:
         return CONFIGS / f"{FAMILIES[self.family]}.toml"
 
 
-@dataclass(frozen=True)
-class ComparedMethod:
-    """A method of the tables.
-
-    paper: its name in the paper, "" if the paper does not have it. family: of its networks, "" if it has none that
-    `flowinpaint reproduce` trains.
-    """
-
-    name: str
-    label: str
-    paper: str = ""
-    family: str = ""
-
-
+SHIPPED = ("neuroexplicit", "neuroexplicit-paper")
 METHODS = {
-    method.name: method
-    for method in (
-        ComparedMethod(EED, "EED", PAPER_METHODS[EED]),
-        ComparedMethod("amle", "AMLE", PAPER_METHODS["amle"]),
-        ComparedMethod("laplace-beltrami", "LB", PAPER_METHODS["laplace-beltrami"]),
-        *(ComparedMethod(family, name, name, family) for family, name in PAPER_NETWORKS.items()),
-        ComparedMethod("neuroexplicit", "neuroexplicit"),
-        ComparedMethod("neuroexplicit-paper", "neuroexplicit-paper"),
-    )
+    **{name: PAPER_METHODS[name] for name in (EED, "amle", "laplace-beltrami")},
+    **PAPER_NETWORKS,
+    **{name: name for name in SHIPPED},
 }
-"""In the order of the paper's Table 1; the last two are shipped with the package."""
+"""Labels of the compared methods: the paper's names, in the order of its Table 1, and those shipped with the package,
+which it does not have."""
 
 
 def label(name: str) -> str:
     """The label of a method in tables and figures."""
-    return METHODS[name].label if name in METHODS else name
+    return METHODS.get(name, name)
 
 
 def network_at(family: str, density: float, samples: int | None = None) -> str:

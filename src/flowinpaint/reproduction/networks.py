@@ -128,21 +128,16 @@ class NetworkOptions:
             raise MissingFileError(f"--bank: {self.bank} does not exist.")
 
 
+@dataclass
 class Networks:
     """The networks below a folder, by name."""
 
-    def __init__(
-        self,
-        folder: Path,
-        scale: Scale,
-        options: NetworkOptions,
-        device: torch.device,
-        callbacks: Callbacks | None = None,
-    ) -> None:
-        self.folder, self.scale, self.options = folder, scale, options
-        self._world = World(device)
-        self._callbacks = callbacks or Callbacks()
-        self._configs: dict[str, TrainingConfig] = {}
+    folder: Path
+    scale: Scale
+    options: NetworkOptions
+    device: str
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    _configs: dict[str, TrainingConfig] = field(default_factory=dict)
 
     def config(self, spec: NetworkSpec) -> TrainingConfig:
         """The configuration that trains a network now."""
@@ -201,28 +196,28 @@ class Networks:
 
     def _train(self, spec: NetworkSpec) -> TrainedNetwork:
         run, config = RunFolder(self.folder / spec.name), self.config(spec)
-        callbacks, device = self._callbacks, self._world.device
+        callbacks, world = self.callbacks, World(torch.device(self.device))
         make_folder(self.folder)
         resume = False
         if list_checkpoints(run.checkpoints):
             config, resume = self._resumed(spec, run, config)
         if not resume:
             self._retire(spec, run)
-        if device.type == "cpu" and not self.scale.rehearsal:
+        if world.device.type == "cpu" and not self.scale.rehearsal:
             callbacks.note_once("On a CPU a step takes seconds to a minute: train on a GPU, or rehearse with --quick.")
         budget = budget_text(config.schedule.minutes, config.schedule.steps)
         callbacks.note(f"{'Resuming' if resume else 'Training'} {spec.name}: {budget}.")
-        with callbacks.training(config, self._world) as listener, _freed_memory(device):
+        with callbacks.training(config, world) as listener, _freed_memory(world.device):
             if self.scale.rehearsal:
                 listener = Listener(progress=listener.progress)  # without notes
-            outcome = train(config, run.path, self._world, resume=resume, listener=listener)
+            outcome = train(config, run.path, world, resume=resume, listener=listener)
         if outcome.interrupted:
             raise TrainingStopped(f"step {outcome.step} of {spec.name} is saved")
         training = Training(
             config=json.loads(json.dumps(as_tables(config))),  # as a later run reads it
             steps=outcome.step,
             seconds=read_newest(run.checkpoints)[0].seconds,
-            device=device_name(device),
+            device=device_name(self.device),
             version=__version__,
             weights=file_hash(run.model),
             bank=file_hash(Path(config.data.bank)) if config.data.bank else "",
@@ -239,7 +234,7 @@ class Networks:
             before = read_newest(run.checkpoints)[0].config
             check_same_run(before, config)
         except (InputError, FileFormatError) as error:
-            self._callbacks.note(f"{spec.name} is trained anew: {error}")
+            self.callbacks.note(f"{spec.name} is trained anew: {error}")
             return config, False
         if self.options.bank is None:
             config = replace(config, data=replace(config.data, bank=before.data.bank))
@@ -257,7 +252,7 @@ class Networks:
         if old.exists():
             shutil.rmtree(old)
         run.path.rename(old)
-        self._callbacks.note(f"{run.path} held another network, now {old.name}: {reason}")
+        self.callbacks.note(f"{run.path} held another network, now {old.name}: {reason}")
 
 
 def _budget_mismatch(before: ScheduleConfig, now: ScheduleConfig) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import torch
 
 from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.machine import device_name
-from flowinpaint.masks.cases import case_text
+from flowinpaint.masks.cases import Case, case_text
 from flowinpaint.reproduction.drawing import Pictures
 from flowinpaint.reproduction.experiment import PD, budget_text, label
 from flowinpaint.reproduction.frames import FrameSet
 from flowinpaint.reproduction.networks import TrainedNetwork
-from flowinpaint.reproduction.runs import Means
+from flowinpaint.reproduction.runs import Mean, Means
 from flowinpaint.reproduction.session import Session
 from flowinpaint.text_tables import markdown_table, wrapped
 from flowinpaint.training.config import GENERATED as LAYERED
@@ -86,8 +86,8 @@ def provenance(session: Session, frames: FrameSet, means: Means | None, networks
         f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.",
     ]
     parts = ["## What was measured", "\n".join(lines)]
-    if means is not None and means.failures:
-        parts.append("\n".join(_failures(means)))
+    if failures := _failures(means or {}):
+        parts.append("\n".join(failures))
     if session.missing:
         parts.append("\n".join(f"- {label(name)} is left out: {reason}." for name, reason in session.missing.items()))
     trained = [found for name in dict.fromkeys(networks) if (found := session.networks.find(name)) is not None]
@@ -141,9 +141,10 @@ def _budget_note(trained: Sequence[TrainedNetwork]) -> list[str]:
     return []
 
 
-def _failures(means: Means) -> list[str]:
+def _failures(means: Mapping[tuple[str, str, Case], Mean]) -> list[str]:
     return [
         f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; the "
         f"mean covers the others: {mean.error}"
-        for (column, dataset, case), mean in means.failures.items()
+        for (column, dataset, case), mean in means.items()
+        if mean.failures
     ]

@@ -1,4 +1,4 @@
-"""Runs of methods on frames, computed only where no record is known, and their means."""
+"""Columns of tables: their runs on frames, in batches if a network makes them, and their means."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ from flowinpaint.checks import check_picture
 from flowinpaint.data.folder import Frame
 from flowinpaint.errors import sentence_of
 from flowinpaint.evaluation.records import Record, RunKey
-from flowinpaint.evaluation.runner import Job, complete, frame_key, record_runs, run_jobs
+from flowinpaint.evaluation.runner import Job, record_runs, run_jobs
 from flowinpaint.masks.cases import Case
 from flowinpaint.methods.method import Fill
 from flowinpaint.methods.neural import fill_function
 from flowinpaint.networks.network import Network
-from flowinpaint.reproduction.frames import FrameSet
-from flowinpaint.reproduction.networks import Callbacks
-from flowinpaint.reproduction.records import Records
 from flowinpaint.result import Result, Solution
 from flowinpaint.viz.colours import Field
-
-KeepField = Callable[[RunKey, Field], None]
 
 
 @dataclass(frozen=True)
@@ -79,31 +74,36 @@ class Mean:
     devices: tuple[str, ...]
 
 
-class Means:
-    """Means over the frames of a data set, by column and density."""
-
-    def __init__(self, results: Iterable[ColumnRecord]) -> None:
-        groups: dict[tuple[str, str, Case], list[Record]] = {}
-        for column, record in results:
-            groups.setdefault((column, record.key.dataset, record.key.case), []).append(record)
-        self._means = {place: _mean(group) for place, group in groups.items()}
-        self.columns = list(dict.fromkeys(column for column, _, _ in groups))
-        self.datasets = list(dict.fromkeys(dataset for _, dataset, _ in groups))
-        self.devices = sorted({device for mean in self._means.values() for device in mean.devices})
-
-    def at(self, column: str, dataset: str, case: Case) -> Mean | None:
-        """The mean of a column on a data set at a density, None if nothing was measured."""
-        return self._means.get((column, dataset, case))
-
-    def value(self, column: str, dataset: str, case: Case, figure: str = "epe") -> float | None:
-        """One figure of it, "epe" or "fl"."""
-        value: float | None = getattr(self.at(column, dataset, case), figure, None)
-        return value
+class Means(dict[tuple[str, str, Case], Mean]):
+    """Means over the frames of a data set, by column, data set and density."""
 
     @property
-    def failures(self) -> dict[tuple[str, str, Case], Mean]:
-        """The means that lack a frame."""
-        return {place: mean for place, mean in self._means.items() if mean.failures}
+    def columns(self) -> list[str]:
+        """The columns with a result."""
+        return list(dict.fromkeys(column for column, _, _ in self))
+
+    @property
+    def datasets(self) -> list[str]:
+        """The data sets."""
+        return list(dict.fromkeys(dataset for _, dataset, _ in self))
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of all runs."""
+        return sorted({device for mean in self.values() for device in mean.devices})
+
+    def value(self, column: str, dataset: str, case: Case, figure: str = "epe") -> float | None:
+        """One figure of a mean, "epe" or "fl"; None if nothing was measured."""
+        value: float | None = getattr(self.get((column, dataset, case)), figure, None)
+        return value
+
+
+def means_of(results: Iterable[ColumnRecord]) -> Means:
+    """The means over records."""
+    groups: dict[tuple[str, str, Case], list[Record]] = {}
+    for column, record in results:
+        groups.setdefault((column, record.key.dataset, record.key.case), []).append(record)
+    return Means({place: _mean(group) for place, group in groups.items()})
 
 
 def _mean(records: list[Record]) -> Mean:
@@ -121,51 +121,19 @@ def _mean(records: list[Record]) -> Mean:
     )
 
 
-def run_columns(
-    frames: FrameSet,
-    columns: Sequence[Column],
-    records: Records,
-    options: RunOptions,
-    callbacks: Callbacks,
-    keep_field: KeepField | None = None,
-) -> list[ColumnRecord]:
-    """The record of each column on each frame that has enough valid pixels for its density.
+def run_all(
+    jobs: Sequence[Job], processes: int, *, batch: int, keep_field: Callable[[RunKey, Field], None]
+) -> Generator[Record, None, None]:
+    """The records of jobs of one run each; networks fill up to `batch` frames in a call.
 
-    Runs are made column by column, so that a network is loaded once. Each record is kept at once.
     keep_field: receives the fields of networks that sample, see `_run_batches`.
     """
-    cases = list(dict.fromkeys(column.case for column in columns))
-    keys = {
-        (sample, case): frame_key(sample, case, options.seed, options.device, frames.crop)
-        for sample in frames.samples
-        for case in sample.possible(cases)
-    }
-    wanted = [
-        (column, sample, column.key(keys[sample, column.case]))
-        for column in columns
-        for sample in frames.samples
-        if (sample, column.case) in keys
-    ]
-    # By key, since two columns may need the same run.
-    missing = {k.text: Job(sample, (k,)) for c, sample, k in wanted if c.compute and records.find(k) is None}
-    failed: dict[str, Record] = {}
-    if jobs := list(missing.values()):
-        run = partial(_run, batch=options.batch, keep_field=keep_field)
-        with callbacks.runs() as report:
-            made = complete(records.store, [job.runs[0] for job in jobs], jobs, options.jobs, report, run)
-        records.know(made)
-        failed = {record.key.text: record for record in made if record.measured is None}
-    found = ((column.name, records.find(key) or failed.get(key.text)) for column, _, key in wanted)
-    return [(name, record) for name, record in found if record is not None]
 
+    def in_batch(job: Job) -> bool:
+        return batch > 1 and bool(job.runs[0].weights)
 
-def _run(
-    jobs: Sequence[Job], processes: int, *, batch: int, keep_field: KeepField | None
-) -> Generator[Record, None, None]:
-    """The records of jobs of one run each; networks fill up to `batch` frames in a call."""
-    batched = [job for job in jobs if batch > 1 and job.runs[0].weights]
-    yield from run_jobs([job for job in jobs if not (batch > 1 and job.runs[0].weights)], processes)
-    for _, group in groupby(batched, key=_batch_of):
+    yield from run_jobs([job for job in jobs if not in_batch(job)], processes)
+    for _, group in groupby(filter(in_batch, jobs), key=_batch_of):
         yield from _run_batches(list(group), batch, keep_field)
 
 
@@ -175,7 +143,7 @@ def _batch_of(job: Job) -> tuple[str, str, str]:
     return key.method, str(key.case), str(key.parameters)
 
 
-def _run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None) -> Iterator[Record]:
+def _run_batches(jobs: Sequence[Job], count: int, keep_field: Callable[[RunKey, Field], None]) -> Iterator[Record]:
     """The records of jobs of one run each, with the same network, up to `count` frames of one size per call.
 
     A network that samples takes as long for one frame as for a few. The seconds of a run are those of its call over the
@@ -201,7 +169,7 @@ def _run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None) 
             return fill_together(fill, fields, first.method, device)
 
         for record, result in record_runs(keys, frames, results):
-            if keep_field is not None and model.samples and result is not None:
+            if model.samples and result is not None:
                 keep_field(record.key, result.flow)
             yield record
 

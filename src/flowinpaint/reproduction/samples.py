@@ -15,7 +15,7 @@ from flowinpaint.evaluation.runner import fill_frame, frame_key
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction.drawing import Pictures
-from flowinpaint.reproduction.experiment import MIDDLE, label, network_at
+from flowinpaint.reproduction.experiment import FAMILIES, MIDDLE, label, network_at
 from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.runs import Column
 from flowinpaint.reproduction.session import MOST_ROWS, Session
@@ -27,7 +27,7 @@ def figure_samples(session: Session) -> Page:
     """A few frames, filled by the methods at 5 %."""
     frames = session.square.spread(MOST_ROWS)
     chosen = session.among()
-    columns = [column for method in chosen if (column := session.column(method, MIDDLE)) is not None]
+    columns = [column for name in chosen if (column := session.column(name, MIDDLE)) is not None]
     rows = [_row(session, sample, columns) for sample in frames.samples]
     drawn = {name for row in rows for name in row.filled}
     for name in [name for name in session.missing if label(name) in drawn]:
@@ -39,7 +39,7 @@ def figure_samples(session: Session) -> Page:
         "Below each picture is the part in the red box, around the strongest edges of the truth. EPE (px) is of the "
         "picture and of the box.",
         markdown_table(["frame", "method", "EPE", "in the box"], table, words=(0, 1)),
-        *provenance(session, frames, None, [network_at(method.family, MIDDLE) for method in chosen if method.family]),
+        *provenance(session, frames, None, [network_at(name, MIDDLE) for name in chosen if name in FAMILIES]),
     ]
     return Page("figure-samples", panels, paragraphs, partial(_pictures, rows), "Samples, enlarged at their edges")
 

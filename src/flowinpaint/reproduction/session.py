@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
-from flowinpaint.evaluation.records import RunKey
+from flowinpaint.evaluation.records import Record, RunKey
+from flowinpaint.evaluation.runner import Job, complete, frame_key
 from flowinpaint.methods.registry import find_method
 from flowinpaint.reproduction.experiment import (
+    ABLATIONS,
     DENSITIES,
+    FAMILIES,
     METHODS,
     MIDDLE,
     NETWORKS,
     OURS,
     PD,
-    ComparedMethod,
     Scale,
     explicit_parameters,
     network_at,
@@ -28,7 +30,7 @@ from flowinpaint.reproduction.experiment import (
 from flowinpaint.reproduction.frames import FrameOptions, FrameSet, square_frames, wide_frames
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks, TrainedNetwork
 from flowinpaint.reproduction.records import Records
-from flowinpaint.reproduction.runs import Column, Means, RunOptions, run_columns
+from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, RunOptions, means_of, run_all
 from flowinpaint.training.config import DataConfig
 from flowinpaint.training.diagnosis import NotFiniteError
 from flowinpaint.viz.colours import Field
@@ -59,7 +61,7 @@ class Session:
     @cached_property
     def networks(self) -> Networks:
         """The networks of this reproduction."""
-        device = torch.device(self.run_options.device)
+        device = self.run_options.device
         return Networks(self.out / "networks", self.scale, self.network_options, device, self.callbacks)
 
     @cached_property
@@ -72,9 +74,9 @@ class Session:
         """The frames of Table 3."""
         return wide_frames(self.frame_options, self.scale, self._training_data)
 
-    def among(self, names: Iterable[str] = tuple(METHODS)) -> list[ComparedMethod]:
+    def among(self, names: Iterable[str] = tuple(METHODS)) -> list[str]:
         """The methods of these names that the user chose."""
-        return [METHODS[name] for name in names if self.chosen is None or name in self.chosen]
+        return [name for name in names if self.chosen is None or name in self.chosen]
 
     def obstacle(self, name: str) -> str:
         """The reason why a method cannot run here, "" if it can."""
@@ -87,32 +89,27 @@ class Session:
         return ""
 
     def column(
-        self, method: ComparedMethod, density: float, *, tuned: float | None = None, samples: int | None = None
+        self, name: str, density: float, *, tuned: float | None = None, samples: int | None = None
     ) -> Column | None:
-        """A method's column at a density; None if its network is missing.
+        """The column of a method, or of a network of Table 2, at a density; None if its network is missing.
 
         tuned: the density of its network or parameters, if another. samples: distinct training samples of its network.
         """
-        obstacle = self.obstacle(method.name)
+        obstacle = self.obstacle(name)
         tuned = density if tuned is None else tuned
         if obstacle:
-            self.missing[method.name] = obstacle
-        if not method.family:
-            weights = "" if obstacle else check_method(method.name)
-            parameters = explicit_parameters(method.name, tuned)
-            return Column(method.name, density, method.name, weights, parameters, compute=not obstacle)
-        network = self.network(network_at(method.family, tuned, samples), train=not obstacle)
+            self.missing[name] = obstacle
+        if name not in ABLATIONS and name not in FAMILIES:
+            weights = "" if obstacle else check_method(name)
+            return Column(name, density, name, weights, explicit_parameters(name, tuned), compute=not obstacle)
+        trained = network_at(name, tuned, samples) if name in FAMILIES else name
+        network = self.network(trained, train=not obstacle)
         if network is None:
             return None
-        column = self.network_column(network, method.name, density)
-        return replace(column, compute=column.compute and not obstacle)
-
-    def network_column(self, network: TrainedNetwork, name: str, density: float) -> Column:
-        """A network's column at a density; without its weights here, it has known records only."""
-        if not network.here:
+        if not network.here:  # then it has known records only
             self.missing.setdefault(name, "its weights are not here, and no run of it is known")
-        parameters = self.scale.sampling_of(network.spec.family)
-        return Column(name, density, str(network.weights), network.hash, parameters, compute=network.here)
+        compute = network.here and not obstacle
+        return Column(name, density, str(network.weights), network.hash, self.scale.sampling_of(name), compute)
 
     def network(self, name: str, train: bool = True) -> TrainedNetwork | None:
         """A network, trained now if necessary; None if training is not allowed or failed."""
@@ -130,22 +127,50 @@ class Session:
 
     def means(self, frames: FrameSet, columns: Iterable[Column | None]) -> Means:
         """The means of columns over frames. Columns without a known run are noted; InputError if all are."""
-        there = [column for column in columns if column is not None]
-        found = Means(
-            run_columns(frames, there, self.records, self.run_options, self.callbacks, self._keep_sampled_field)
-        )
+        found = means_of(self.run(frames, [column for column in columns if column is not None]))
         for name in self.missing.keys() & set(found.columns):
             del self.missing[name]  # another machine ran it
-        if not found.columns:
+        if not found:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.missing.items())
             raise InputError(f"PART: nothing of it can be measured here{reasons}.")
         for name, reason in self.missing.items():
             self.callbacks.note_once(f"{name} is left out: {reason}.")
         return found
 
+    def run(self, frames: FrameSet, columns: Sequence[Column]) -> list[ColumnRecord]:
+        """The record of each column on each frame that has enough valid pixels for its density.
+
+        Runs are made column by column, so that a network is loaded once. Each record is kept at once.
+        """
+        options, cases = self.run_options, list(dict.fromkeys(column.case for column in columns))
+        keys = {
+            (sample, case): frame_key(sample, case, options.seed, options.device, frames.crop)
+            for sample in frames.samples
+            for case in sample.possible(cases)
+        }
+        wanted = [
+            (column, sample, column.key(keys[sample, column.case]))
+            for column in columns
+            for sample in frames.samples
+            if (sample, column.case) in keys
+        ]
+        find = self.records.find
+        # By key, since two columns may need the same run.
+        missing = {key.text: Job(s, (key,)) for column, s, key in wanted if column.compute and find(key) is None}
+        failed: dict[str, Record] = {}
+        if jobs := list(missing.values()):
+            run = partial(run_all, batch=options.batch, keep_field=self._keep_sampled_field)
+            with self.callbacks.runs() as report:
+                keys_of_jobs = [job.runs[0] for job in jobs]
+                made = complete(self.records.store, keys_of_jobs, jobs, options.jobs, report, run)
+            self.records.know(made)
+            failed = {record.key.text: record for record in made if record.measured is None}
+        found = ((column.name, find(key) or failed.get(key.text)) for column, _, key in wanted)
+        return [(name, record) for name, record in found if record is not None]
+
     def table(self, frames: FrameSet, names: Iterable[str] = tuple(METHODS)) -> Means:
         """The means of methods at the paper's densities, each with the network for the density."""
-        return self.means(frames, [self.column(method, d) for method in self.among(names) for d in DENSITIES])
+        return self.means(frames, [self.column(name, d) for name in self.among(names) for d in DENSITIES])
 
     def _keep_sampled_field(self, key: RunKey, field: Field) -> None:
         """Keep a field of a frame that the figure of samples shows."""

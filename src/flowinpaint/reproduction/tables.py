@@ -9,7 +9,18 @@ from typing import Any
 from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_TABLES, PaperAblations, PaperTable
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Block, Pictures, Row, draw_table, render, table_size
-from flowinpaint.reproduction.experiment import ABLATIONS, DENSITIES, FULL, METHODS, OURS, PD, label, network_at
+from flowinpaint.reproduction.experiment import (
+    ABLATIONS,
+    DENSITIES,
+    FAMILIES,
+    FULL,
+    METHODS,
+    OURS,
+    PD,
+    SHIPPED,
+    label,
+    network_at,
+)
 from flowinpaint.reproduction.frames import GENERATED, FrameSet
 from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.ranking import DIGITS, Comparison, compare, comparison_table
@@ -54,9 +65,7 @@ def table3(session: Session) -> Page:
 
 def table2(session: Session) -> Page:
     """The full network's EPE and the ablations' differences to it."""
-    networks = {name: found for name in ABLATIONS if (found := session.network(name)) is not None}
-    columns = [session.network_column(found, name, d) for name, found in networks.items() for d in DENSITIES]
-    means = session.means(session.square, columns)
+    means = session.means(session.square, [session.column(name, d) for name in ABLATIONS for d in DENSITIES])
     blocks = [table_block(means, dataset) for dataset in means.datasets]
 
     def values(*place: Any) -> dict[str, Any]:
@@ -84,8 +93,7 @@ def table2(session: Session) -> Page:
 def _error_page(
     session: Session, name: str, title: str, frames: FrameSet, means: Means, figures: Sequence[str], note: str = ""
 ) -> Page:
-    families = [METHODS[column].family for column in means.columns]
-    networks = [network_at(family, density) for family in families if family for density in DENSITIES]
+    networks = [network_at(column, d) for column in means.columns if column in FAMILIES for d in DENSITIES]
     blocks = [table_block(means, dataset, figure) for dataset in means.datasets for figure in figures]
 
     def values(*place: Any) -> dict[str, Any]:
@@ -159,8 +167,7 @@ def compare_with_paper(means: Means, base: str, figure: str = "epe") -> Comparis
 def paper_value(column: str, dataset: str, density: float, figure: str = "epe") -> float | None:
     """The paper's value for a method, or for a network of Table 2; None if it has none."""
     table = _paper_table(dataset, figure, column in ABLATIONS)
-    name = column if column in ABLATIONS else METHODS[column].paper
-    return table.value(name, density) if table is not None and name else None
+    return None if table is None or column in SHIPPED else table.value(column, density)
 
 
 def _paper_difference(name: str, dataset: str, density: float) -> float | None:
@@ -182,7 +189,7 @@ def _rows(means: Means, values: Callable[[str, str, float], dict[str, Any]]) -> 
         for density in _densities(means, dataset):
             for column in means.columns:
                 row = {"dataset": dataset, "density": density} | values(column, dataset, density)
-                if mean := means.at(column, dataset, density):
+                if mean := means.get((column, dataset, density)):
                     row |= {"seconds": mean.seconds, "frames": mean.frames, "failures": mean.failures}
                     row["device"] = " ".join(mean.devices)
                 rows.append(row)
@@ -196,7 +203,7 @@ def _pictures(session: Session, blocks: Sequence[Block]) -> Callable[[], Picture
 
 def _densities(means: Means, dataset: str) -> list[float]:
     """The densities with a result on a data set."""
-    return [d for d in DENSITIES if any(means.at(column, dataset, d) for column in means.columns)]
+    return [d for d in DENSITIES if any((column, dataset, d) in means for column in means.columns)]
 
 
 def _label(column: str) -> str:

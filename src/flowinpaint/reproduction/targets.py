@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from flowinpaint.reproduction.cost import figure_cost
 from flowinpaint.reproduction.curves import figure_data, figure_density
 from flowinpaint.reproduction.experiment import NETWORKS, PD, check_names
 from flowinpaint.reproduction.frames import FrameSet, SceneSample
-from flowinpaint.reproduction.page import Page, write_page
+from flowinpaint.reproduction.page import Page
 from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.tables import table1, table2, table3
@@ -57,10 +56,3 @@ def train_networks(session: Session, only: Sequence[str] | None = None) -> list[
         elif session.network(name) is not None:
             finished.append(name)
     return finished
-
-
-def write_pages(session: Session, names: Sequence[str]) -> Iterator[list[Path]]:
-    """Make and write the pages of these names, one after the other."""
-    for name in names:
-        session.missing.clear()
-        yield write_page(session.out, PAGES[name](session), session.scale.rehearsal)
