@@ -9,7 +9,7 @@ import pytest
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.reproduction import frames
-from flowinpaint.reproduction.experiment import QUICK_SCALE, Budget, Scale
+from flowinpaint.reproduction.experiment import QUICK_SCALE, Scale, budget_of
 from flowinpaint.reproduction.frames import FrameOptions
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
 from flowinpaint.reproduction.records import open_records
@@ -27,7 +27,7 @@ def scale() -> Scale:
         rehearsal=True,
         crop=32,
         frames=2,
-        budget=Budget(steps=1),
+        budget=budget_of(steps=1),
         scenes=2,
         wide_scenes=1,
         wide_size=(24, 48),

@@ -67,7 +67,7 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     Only a network's fill function takes more than one field.
     """
     start = time.perf_counter()
-    inputs = [_to_tensors(*field, device) for field in fields]
+    inputs = [_to_tensors(field, device) for field in fields]
     picture, given, c = inputs[0] if len(inputs) == 1 else (torch.cat(x) for x in zip(*inputs, strict=True))
     solution = fill(picture, given, c)
     filled = torch.where(c > 0, given, solution.u.float())
@@ -99,10 +99,9 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     ]
 
 
-def _to_tensors(
-    picture: npt.NDArray[Any], flow: npt.NDArray[Any], known: npt.NDArray[np.bool_], device: torch.device
-) -> tuple[Tensor, Tensor, Tensor]:
+def _to_tensors(field: Field, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """The arguments of a fill function: image (1, 3, H, W) in [0, 1], flow, 0 where unknown, and mask."""
+    picture, flow, known = field
     # On the device: numpy takes longer for these few operations than a GPU for everything else.
     image, given, c = (to_batch(x, device) for x in (picture, flow, known[..., None]))
     image = (image / checks.full_scale(picture)).expand(-1, 3, -1, -1).contiguous()

@@ -17,7 +17,7 @@ from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import runner
 from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, targets, timing
-from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
+from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, budget_of
 from flowinpaint.result import Result
 from flowinpaint.speed import measure
 from flowinpaint.speed.cases import Inputs
@@ -36,7 +36,7 @@ REPORTS = [
 SMALLER = replace(
     QUICK_SCALE,
     crop=32,
-    budget=Budget(steps=1),
+    budget=budget_of(steps=1),
     scenes=1,
     wide_size=(24, 40),
     settings=(*QUICK_SCALE.settings, "data.size=[32, 32]", "optimiser.revive_every=0"),

@@ -18,7 +18,7 @@ from flowinpaint.reproduction.experiment import (
     QUICK_SCALE,
     SAMPLE_COUNTS,
     SHIPPED,
-    Budget,
+    budget_of,
     check_names,
     explicit_parameters,
     network_at,
@@ -51,9 +51,7 @@ def test_the_settings_of_a_network_are_settings_of_its_configuration(name: str) 
         density = float(name.split("-")[1]) / 100
         assert config.masks.density == (density, density)
     assert config.data.distinct == (int(name.split("-n")[1]) if "-n" in name else 0)
-    quick = read_config(
-        network.config, [*network.settings, *QUICK_SCALE.settings_of(network), *Budget(steps=3).settings]
-    )
+    quick = read_config(network.config, [*network.settings, *QUICK_SCALE.settings_of(network), *budget_of(steps=3)])
     assert (quick.schedule.minutes, quick.schedule.steps, quick.data.size) == (0, 3, (64, 64))
 
 
@@ -122,8 +120,8 @@ def test_other_names_are_told_with_those_that_are_taken() -> None:
 
 
 def test_a_budget_is_of_minutes_or_of_steps() -> None:
-    assert Budget(minutes=2.5).settings == ("schedule.minutes=2.5",)
-    assert Budget(steps=7).settings == ("schedule.minutes=0", "schedule.steps=7")
-    for minutes, steps in ((None, None), (1.0, 5)):
-        with pytest.raises(InputError, match="--minutes and --steps"):
-            Budget(minutes, steps)
+    assert budget_of(minutes=2.5) == ("schedule.minutes=2.5",)
+    assert budget_of(steps=7) == ("schedule.minutes=0", "schedule.steps=7")
+    assert budget_of() == ()
+    with pytest.raises(InputError, match="--minutes and --steps"):
+        budget_of(1.0, 5)

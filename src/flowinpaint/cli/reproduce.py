@@ -14,7 +14,7 @@ from flowinpaint.cli.console import output, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
-from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, Budget, check_names
+from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, budget_of, check_names
 from flowinpaint.reproduction.frames import FrameOptions, folders_without_flow
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
 from flowinpaint.reproduction.page import write_page
@@ -100,9 +100,8 @@ def command(
     if wanted == [NETWORKS_PART] and not train:
         raise InputError(f"--no-train must not be combined with the part '{NETWORKS_PART}' alone, which only trains.")
     scale = QUICK_SCALE if quick else PAPER_SCALE
-    budget = None if minutes is None and steps is None else Budget(minutes, steps)
     pictures = None if bank is None else str(bank)
-    network_options = NetworkOptions(budget, pictures, models, tuple(setting or ()), train)
+    network_options = NetworkOptions(budget_of(minutes, steps), pictures, models, tuple(setting or ()), train)
     frame_options = FrameOptions(sintel, kitti, flyingthings, root, scenes, frames or scale.frames, pictures or "")
     run_options = RunOptions(str(check_device(device)), jobs, batch, seed)
     folder = out or Path(_QUICK_OUT if quick else _OUT)

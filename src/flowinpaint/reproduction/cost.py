@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from flowinpaint.reproduction.experiment import (
     label,
     network_at,
 )
-from flowinpaint.reproduction.page import Page
+from flowinpaint.reproduction.page import Page, paragraph
 from flowinpaint.reproduction.ranking import AHEAD, BEHIND, compare, names_at
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.timing import (
@@ -65,7 +65,7 @@ _REMARKS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """A method's number of parameters, 0 without a network, and its inference times.
+    """A method, and the times of a call of it.
 
     method: the compared method that it belongs to. model: a network's configuration, or the name of a method without
     one; settings: parameters of the timed call.
@@ -75,8 +75,7 @@ class Cost:
     label: str
     method: str
     model: ModelConfig | str
-    settings: Mapping[str, float | str]
-    parameters: int
+    settings: dict[str, Any]
     times: dict[str, InferenceTime] = field(default_factory=dict)
     """By machine."""
 
@@ -84,6 +83,11 @@ class Cost:
     def printed(self) -> PaperCost | None:
         """The paper's values."""
         return PAPER_COSTS.get(label(self.method))
+
+    @property
+    def parameters(self) -> int:
+        """The number of learned parameters; 0 without a network."""
+        return 0 if isinstance(self.model, str) else count_parameters(self.model)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -121,19 +125,14 @@ def figure_cost(session: Session) -> Page:
         _INTRODUCTION,
         cost_table(costs),
         *(_REMARKS[cost.name] for cost in costs if cost.name in _REMARKS),
-        *_paragraph(extrapolated),
+        *paragraph(extrapolated),
         *_comparisons(costs),
-        *_paragraph(not_timed),
-        *_paragraph(dict.fromkeys(lines), "## What was measured"),
+        *paragraph(not_timed),
+        *paragraph(dict.fromkeys(lines), "## What was measured"),
     ]
     drawn = any(cost.parameters or cost.times for cost in costs)
     pictures = partial(render, partial(draw_costs, costs=costs), _SIZE, session.scale.rehearsal) if drawn else dict
     return Page("figure-cost", _rows(costs), paragraphs, pictures, "Parameters and milliseconds, logarithmic bars")
-
-
-def _paragraph(lines: Collection[str], *heading: str) -> list[str]:
-    """Lines as a paragraph below a heading, if there are any."""
-    return [*heading, "\n".join(lines)] if lines else []
 
 
 def measure_costs(session: Session) -> list[Cost]:
@@ -145,12 +144,11 @@ def measure_costs(session: Session) -> list[Cost]:
     matching = 0
     costs = []
     for cost in _costs(session):
-        settings = dict(cost.settings)
-        planned = planned_time(cost.name, cost.model, settings, size, MIDDLE, device)
+        planned = planned_time(cost.name, cost.model, cost.settings, size, MIDDLE, device)
         known = [time for time in own if time.planned == planned]
         if not known and not session.obstacle(cost.method):
             session.callbacks.note(f"Timing {cost.label} at {size}×{size} on {planned.machine}.")
-            known = [measure_time(planned, cost.model, settings, session.scale.repeats)]
+            known = [measure_time(planned, cost.model, cost.settings, session.scale.repeats)]
             gc.collect()  # the paper's PD has 4 GB of weights
             own = [*own, *known]
             write_times(path, own)
@@ -168,21 +166,15 @@ def _costs(session: Session) -> list[Cost]:
     """The methods to time: networks of the families first, as in the paper."""
     costs = []
     for name in session.among([*FAMILIES, *(name for name in METHODS if name not in FAMILIES)]):
-        config, settings = None, dict[str, float | str]()
         if name == PD and BUILTIN[PD].not_installed():
             continue
         if name in FAMILIES:
             config = session.networks.config(NETWORKS[network_at(name, MIDDLE)]).model
-            settings = session.scale.sampling_of(name)
-        elif BUILTIN[name].is_network:
-            config = BUILTIN[name].config
+            costs.append(Cost(name, label(name), name, config, session.scale.sampling_of(name)))
         else:
-            settings = explicit_parameters(name, MIDDLE)
-        parameters = 0 if config is None else count_parameters(config)
-        costs.append(Cost(name, label(name), name, config or name, settings, parameters))
+            costs.append(Cost(name, label(name), name, BUILTIN[name].config or name, explicit_parameters(name, MIDDLE)))
         if name == PD and not session.scale.rehearsal:
-            large = paper_pd_config()
-            costs.append(Cost(PAPER_SIZED_PD, "PD, paper's size", PD, large, {}, count_parameters(large)))
+            costs.append(Cost(PAPER_SIZED_PD, "PD, paper's size", PD, paper_pd_config(), {}))
     return costs
 
 

@@ -20,8 +20,9 @@ from flowinpaint.reproduction.experiment import (
     TESTED_DENSITIES,
     label,
     network_at,
+    networks_at,
 )
-from flowinpaint.reproduction.page import Page, provenance
+from flowinpaint.reproduction.page import Page, paragraph, provenance
 from flowinpaint.reproduction.ranking import names_at, rank
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
@@ -44,7 +45,6 @@ def figure_density(session: Session) -> Page:
     columns = [session.column(name, d, tuned=MIDDLE) for name in chosen for d in TESTED_DENSITIES]
     means = session.means(session.square, columns)
     curves = Curves(means, {density: case_text(density) for density in TESTED_DENSITIES}, "density", "given")
-    networks = [network_at(name, MIDDLE) for name in chosen if name in FAMILIES]
     paragraphs = [
         "# Figure 3, right: other densities than that of training",
         "EPE (px) of networks trained with 5 % given, and of EED with its parameters for 5 %, when more or less is "
@@ -55,7 +55,7 @@ def figure_density(session: Session) -> Page:
         "According to the paper's text, the error of Ours and EED falls from 5 % on; that of FlowNetS and WGAIN rises.",
         trend_table(means),
         *_trained_at_ten(session, means),
-        *provenance(session, session.square, means, networks),
+        *provenance(session, session.square, means, networks_at(chosen, MIDDLE)),
     ]
     pictures = _pictures(session, curves, "given (%)", mark=MIDDLE)
     return Page("figure-density", curves.rows, paragraphs, pictures, "EPE over the density, on logarithmic axes")
@@ -185,7 +185,7 @@ def _trained_at_ten(session: Session, means: Means) -> list[str]:
         for dataset in means.datasets
     ]
     printed = " and ".join(f"{value:.2f}" for value in PAPER_UNSEEN_DENSITY)
-    return [f"Ours at 10 %, trained with 5 % and with 10 %; in the paper, on Sintel, {printed}:", "\n".join(lines)]
+    return paragraph(lines, f"Ours at 10 %, trained with 5 % and with 10 %; in the paper, on Sintel, {printed}:")
 
 
 def _without_repeats(session: Session, networks: Sequence[str]) -> list[str]:
@@ -207,36 +207,35 @@ def _loss_by_fewer(means: Means) -> list[str]:
             fewest, most = (means.value(method, dataset, n) for n in ends)
             if method in FAMILIES and fewest is not None and most:
                 lines.append(f"- {dataset}, {label(method)}: {100 * (fewest / most - 1):+z.1f} %.")
-    title = "The error with {:,} samples, compared with {:,}:".format(*ends)
-    return [title, "\n".join(lines)] if lines else []
+    return paragraph(lines, "The error with {:,} samples, compared with {:,}:".format(*ends))
 
 
 def _pictures(session: Session, curves: Curves, axis: str, mark: float | None = None) -> Callable[[], Pictures]:
-    panels = len(curves.means.datasets)
-    columns = min(_COLUMNS, panels)
-    rows = -(-panels // columns)
+    """A panel of all curves for each data set, both axes logarithmic; mark: a place with a grey line."""
+    means, datasets = curves.means, curves.means.datasets
+    columns = min(_COLUMNS, len(datasets))
+    rows = -(-len(datasets) // columns)
+
+    def draw(figure: Figure) -> None:
+        lines = {}
+        for panel, dataset in enumerate(datasets, 1):
+            axes = figure.add_subplot(rows, columns, panel)
+            if mark is not None:
+                axes.axvline(mark, color=GREY, linewidth=0.8, zorder=1)
+            for method in means.columns:
+                # A logarithmic axis has no 0.
+                points = {x: y for x in curves.places if (y := means.value(method, dataset, x))}
+                look, front = LOOKS[method], 3 if method == OURS else 2
+                style: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.line}
+                (lines[label(method)],) = axes.plot(list(points), list(points.values()), zorder=front, **style)
+            axes.set(xscale="log", yscale="log", xlabel=axis, ylabel="EPE (px)", title=dataset)
+            axes.set_xticks(list(curves.places), [text.removesuffix(" %") for text in curves.places.values()])
+            axes.xaxis.minorticks_off()
+            axes.yaxis.set_major_formatter(plain_number)
+            axes.yaxis.set_minor_formatter(plain_number)
+            axes.tick_params(labelsize=8, which="both")
+        legend = 3 if columns == 1 else len(lines)
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=legend)
+
     size = (_PANEL[0] * columns + 0.4, _PANEL[1] * rows + 0.5)
-    draw = partial(_draw, curves=curves, grid=(rows, columns), axis=axis, mark=mark)
     return partial(render, draw, size, session.scale.rehearsal)
-
-
-def _draw(figure: Figure, curves: Curves, grid: tuple[int, int], axis: str, mark: float | None) -> None:
-    lines = {}
-    for panel, dataset in enumerate(curves.means.datasets, 1):
-        axes = figure.add_subplot(*grid, panel)
-        if mark is not None:
-            axes.axvline(mark, color=GREY, linewidth=0.8, zorder=1)
-        for method in curves.means.columns:
-            # A logarithmic axis has no 0.
-            points = {x: y for x in curves.places if (y := curves.means.value(method, dataset, x))}
-            look, front = LOOKS[method], 3 if method == OURS else 2
-            style = {"color": look.colour, "marker": look.marker, "label": label(method), "zorder": front}
-            (lines[label(method)],) = axes.plot(list(points), list(points.values()), look.line, **style)  # type: ignore[arg-type]
-        axes.set(xscale="log", yscale="log", xlabel=axis, ylabel="EPE (px)", title=dataset)
-        axes.set_xticks(list(curves.places), [text.removesuffix(" %") for text in curves.places.values()])
-        axes.xaxis.minorticks_off()
-        axes.yaxis.set_major_formatter(plain_number)
-        axes.yaxis.set_minor_formatter(plain_number)
-        axes.tick_params(labelsize=8, which="both")
-    narrow = grid[1] == 1
-    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3 if narrow else len(lines))

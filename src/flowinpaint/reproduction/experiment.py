@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,6 +82,11 @@ def network_at(family: str, density: float, samples: int | None = None) -> str:
     return name if samples is None else f"{name}-n{samples}"
 
 
+def networks_at(methods: Iterable[str], *densities: float) -> list[str]:
+    """The names of the networks of methods for some densities."""
+    return [network_at(family, density) for family in methods if family in FAMILIES for density in densities]
+
+
 def explicit_parameters(method: str, density: float) -> dict[str, float | str]:
     """Parameters of a method without a network, tuned for a density.
 
@@ -118,27 +123,17 @@ def check_names(option: str, names: Sequence[str], known: Collection[str]) -> tu
     return tuple(dict.fromkeys(names))
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Training time of each network, the same for all: minutes or steps."""
-
-    minutes: float | None = None
-    steps: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.minutes is not None and not 0 < self.minutes < float("inf"):
-            raise InputError(f"--minutes must be a number above 0, got {self.minutes:g}.")
-        if self.steps is not None and self.steps < 1:
-            raise InputError(f"--steps must be at least 1, got {self.steps}.")
-        if (self.minutes is None) == (self.steps is None):
-            raise InputError("exactly one of --minutes and --steps must be above 0.")
-
-    @property
-    def settings(self) -> Settings:
-        """The budget as settings of a configuration."""
-        if self.minutes is not None:
-            return (f"schedule.minutes={self.minutes}",)
-        return ("schedule.minutes=0", f"schedule.steps={self.steps}")
+def budget_of(minutes: float | None = None, steps: int | None = None) -> Settings:
+    """The settings of a training time, the same for each network: minutes or steps; none without either."""
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise InputError(f"--minutes must be a number above 0, got {minutes:g}.")
+    if steps is not None and steps < 1:
+        raise InputError(f"--steps must be at least 1, got {steps}.")
+    if minutes is not None and steps is not None:
+        raise InputError("exactly one of --minutes and --steps must be above 0.")
+    if steps is not None:
+        return ("schedule.minutes=0", f"schedule.steps={steps}")
+    return () if minutes is None else (f"schedule.minutes={minutes}",)
 
 
 def budget_text(minutes: float, steps: int) -> str:
@@ -160,7 +155,7 @@ class Scale:
     rehearsal: bool = False
     crop: int = 384
     frames: int = 0
-    budget: Budget = field(default_factory=lambda: Budget(minutes=3.0))
+    budget: Settings = ("schedule.minutes=3.0",)
     scenes: int = 16
     wide_scenes: int = 8
     wide_size: Size = (375, 1242)
@@ -183,7 +178,7 @@ QUICK_SCALE = Scale(
     rehearsal=True,
     crop=64,
     frames=2,
-    budget=Budget(steps=4),
+    budget=budget_of(steps=4),
     scenes=2,
     wide_scenes=1,
     wide_size=(64, 160),

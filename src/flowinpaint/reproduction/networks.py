@@ -20,7 +20,7 @@ from flowinpaint.evaluation.runner import Step
 from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.machine import device_name
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
-from flowinpaint.reproduction.experiment import NETWORKS, Budget, NetworkSpec, Scale, budget_text
+from flowinpaint.reproduction.experiment import NETWORKS, NetworkSpec, Scale, Settings, budget_text
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
 from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig
 from flowinpaint.training.config_file import as_tables, check_same_run, read_config
@@ -105,17 +105,17 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """A user's wishes for networks. None means no wish: a finished network may differ in it.
+    """A user's wishes for networks. None or () is no wish: a finished network may differ in it.
 
     models: a folder with NAME.safetensors or NAME/model.safetensors to use instead of training. The .json file
     written with them is enough for a network whose runs are known.
     settings: changes to the configuration of all networks. train: False to train nothing.
     """
 
-    budget: Budget | None = None
+    budget: Settings = ()
     bank: str | None = None
     models: Path | None = None
-    settings: tuple[str, ...] = ()
+    settings: Settings = ()
     train: bool = True
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class Networks:
         """The configuration that trains a network now."""
         if spec.name not in self._configs:
             options = self.options
-            settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget).settings]
+            settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget)]
             if options.bank is not None:
                 settings.append(f"data.bank={json.dumps(options.bank)}")
             self._configs[spec.name] = read_config(spec.config, [*settings, *options.settings])
@@ -188,7 +188,7 @@ class Networks:
             check_same_run(before, wanted)
         except InputError as error:
             return str(error)
-        if self.options.budget is not None and (difference := _budget_mismatch(before.schedule, wanted.schedule)):
+        if self.options.budget and (difference := _budget_mismatch(before.schedule, wanted.schedule)):
             return difference
         if self.options.bank is not None and file_hash(Path(self.options.bank)) != training.bank:
             return "data.bank: another bank."
@@ -238,7 +238,7 @@ class Networks:
             return config, False
         if self.options.bank is None:
             config = replace(config, data=replace(config.data, bank=before.data.bank))
-        if self.options.budget is None:
+        if not self.options.budget:
             return replace(config, schedule=before.schedule), True
         return config, not _budget_mismatch(before.schedule, config.schedule)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import torch
 
 from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.machine import device_name
-from flowinpaint.masks.cases import Case, case_text
+from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Pictures
 from flowinpaint.reproduction.experiment import PD, budget_text, label
 from flowinpaint.reproduction.frames import FrameSet
 from flowinpaint.reproduction.networks import TrainedNetwork
-from flowinpaint.reproduction.runs import Mean, Means
+from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
 from flowinpaint.text_tables import markdown_table, wrapped
 from flowinpaint.training.config import GENERATED as LAYERED
@@ -54,7 +54,11 @@ def write_page(out: Path, page: Page, rehearsal: bool) -> list[Path]:
     parts = [head, *([_REHEARSAL] if rehearsal else []), image if pictures else none, *rest]
     text = "\n\n".join(map(wrapped, parts)) + "\n"
     rows = [{**row, "version": __version__, "rehearsal": "yes" if rehearsal else "no"} for row in page.rows]
-    contents = {".csv": csv_text(rows).encode(), ".md": text.encode(), **pictures}
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    contents = {".csv": table.getvalue().encode(), ".md": text.encode(), **pictures}
     make_folder(out)
     for suffix in PICTURES:
         if suffix not in pictures:
@@ -65,14 +69,10 @@ def write_page(out: Path, page: Page, rehearsal: bool) -> list[Path]:
     return [out / f"{page.name}{suffix}" for suffix in contents]
 
 
-def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as CSV under the names of all their columns; None is an empty cell."""
-    text = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+def paragraph(lines: Iterable[str], *heading: str) -> list[str]:
+    """Lines as a paragraph below a heading; nothing without any."""
+    text = "\n".join(lines)
+    return [*heading, text] if text else []
 
 
 def provenance(session: Session, frames: FrameSet, means: Means | None, networks: Iterable[str]) -> list[str]:
@@ -85,11 +85,14 @@ def provenance(session: Session, frames: FrameSet, means: Means | None, networks
         "- EPE (px) covers all pixels with ground truth, including the given ones, as in the paper.",
         f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.",
     ]
-    parts = ["## What was measured", "\n".join(lines)]
-    if failures := _failures(means or {}):
-        parts.append("\n".join(failures))
-    if session.missing:
-        parts.append("\n".join(f"- {label(name)} is left out: {reason}." for name, reason in session.missing.items()))
+    failures = [
+        f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; the "
+        f"mean covers the others: {mean.error}"
+        for (column, dataset, case), mean in (means or {}).items()
+        if mean.failures
+    ]
+    missing = [f"- {label(name)} is left out: {reason}." for name, reason in session.missing.items()]
+    parts = [*paragraph(lines, "## What was measured"), *paragraph(failures), *paragraph(missing)]
     trained = [found for name in dict.fromkeys(networks) if (found := session.networks.find(name)) is not None]
     if trained:
         parts += ["## How the networks were trained", _networks_table(trained), *_budget_note(trained)]
@@ -139,12 +142,3 @@ def _budget_note(trained: Sequence[TrainedNetwork]) -> list[str]:
     if len(known) < len(trained):
         return ["The training of weights made elsewhere is unknown."]
     return []
-
-
-def _failures(means: Mapping[tuple[str, str, Case], Mean]) -> list[str]:
-    return [
-        f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; the "
-        f"mean covers the others: {mean.error}"
-        for (column, dataset, case), mean in means.items()
-        if mean.failures
-    ]

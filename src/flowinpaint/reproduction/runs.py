@@ -110,15 +110,9 @@ def _mean(records: list[Record]) -> Mean:
     measured = [record.measured for record in records if record.measured is not None]
     errors = [record.error for record in records if record.measured is None]
     n = len(measured) or None
-    return Mean(
-        n and sum(m.epe for m in measured) / n,
-        n and sum(m.fl for m in measured) / n,
-        n and sum(m.seconds for m in measured) / n,
-        len(records),
-        len(errors),
-        errors[0] if errors else "",
-        tuple(sorted({record.key.device for record in records})),
-    )
+    epe, fl, seconds = (n and sum(getattr(m, name) for m in measured) / n for name in ("epe", "fl", "seconds"))
+    devices = tuple(sorted({record.key.device for record in records}))
+    return Mean(epe, fl, seconds, len(records), len(errors), errors[0] if errors else "", devices)
 
 
 def run_all(

@@ -15,7 +15,7 @@ from flowinpaint.evaluation.runner import fill_frame, frame_key
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction.drawing import Pictures
-from flowinpaint.reproduction.experiment import FAMILIES, MIDDLE, label, network_at
+from flowinpaint.reproduction.experiment import MIDDLE, label, networks_at
 from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.runs import Column
 from flowinpaint.reproduction.session import MOST_ROWS, Session
@@ -39,7 +39,7 @@ def figure_samples(session: Session) -> Page:
         "Below each picture is the part in the red box, around the strongest edges of the truth. EPE (px) is of the "
         "picture and of the box.",
         markdown_table(["frame", "method", "EPE", "in the box"], table, words=(0, 1)),
-        *provenance(session, frames, None, [network_at(name, MIDDLE) for name in chosen if name in FAMILIES]),
+        *provenance(session, frames, None, networks_at(chosen, MIDDLE)),
     ]
     return Page("figure-samples", panels, paragraphs, partial(_pictures, rows), "Samples, enlarged at their edges")
 

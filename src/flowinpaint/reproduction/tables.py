@@ -12,14 +12,13 @@ from flowinpaint.reproduction.drawing import Block, Pictures, Row, draw_table, r
 from flowinpaint.reproduction.experiment import (
     ABLATIONS,
     DENSITIES,
-    FAMILIES,
     FULL,
     METHODS,
     OURS,
     PD,
     SHIPPED,
     label,
-    network_at,
+    networks_at,
 )
 from flowinpaint.reproduction.frames import GENERATED, FrameSet
 from flowinpaint.reproduction.page import Page, provenance
@@ -93,7 +92,6 @@ def table2(session: Session) -> Page:
 def _error_page(
     session: Session, name: str, title: str, frames: FrameSet, means: Means, figures: Sequence[str], note: str = ""
 ) -> Page:
-    networks = [network_at(column, d) for column in means.columns if column in FAMILIES for d in DENSITIES]
     blocks = [table_block(means, dataset, figure) for dataset in means.datasets for figure in figures]
 
     def values(*place: Any) -> dict[str, Any]:
@@ -107,7 +105,7 @@ def _error_page(
     for figure in figures if OURS in means.columns else ():
         comparisons = comparison_table(compare_with_paper(means, OURS, figure), label(OURS))
         paragraphs += [f"## Ahead of Ours and behind, by {_FIGURES[figure]}", comparisons]
-    paragraphs += provenance(session, frames, means, networks)
+    paragraphs += provenance(session, frames, means, networks_at(means.columns, *DENSITIES))
     return Page(name, _rows(means, values), paragraphs, _pictures(session, blocks), f"{title}, with the paper's values")
 
 
