@@ -16,7 +16,7 @@ from flowinpaint.cli import reproduce as command
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import runner
-from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, targets, timing
+from flowinpaint.reproduction import cost, curves, drawing, frames, networks, session, tables, timing
 from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, budget_of
 from flowinpaint.result import Result
 from flowinpaint.speed import measure
@@ -92,7 +92,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Those of more samples differ from these by one setting, which tests/reproduction/test_experiment.py reads.
     names = {name: spec for name, spec in NETWORKS.items() if not name.endswith(("-n1964", "-n9820", "-n19640"))}
-    monkeypatch.setattr(targets, "NETWORKS", names)
+    monkeypatch.setattr(session, "NETWORKS", names)
     code, stdout, _ = run("all", "--quick")
     assert code == 0
     out = place / "reproduction-quick"

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.baselines.wgain.config import WGAINConfig
@@ -14,13 +13,12 @@ from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction import cost
 from flowinpaint.reproduction.cost import Cost, cost_table, figure_cost, measure_costs
-from flowinpaint.reproduction.experiment import Scale
+from flowinpaint.reproduction.experiment import OURS, Scale
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.timing import (
     InferenceTime,
     count_parameters,
     measure_time,
-    planned_time,
     read_times,
     sampler_time,
     write_times,
@@ -136,7 +134,7 @@ def test_times_of_another_size_are_left_out_and_that_is_told(make_session: MakeS
 @pytest.mark.parametrize("method", [FlowNetSConfig(width=2), "nearest"])
 def test_a_time_is_of_several_calls(method: ModelConfig | str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "LEAST_SECONDS", 0.0)
-    timing = measure_time(planned_time("it", method, {}, 32, 0.05, torch.device("cpu")), method, {}, 3)
+    timing = measure_time(Cost("it", "It", OURS, method, {}).planned(32, "cpu"), method, {}, 3)
     assert timing.calls == 3
     assert timing.milliseconds > 0
     assert timing.share == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,33 +15,36 @@ from flowinpaint.cli.console import output, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
+from flowinpaint.reproduction.cost import figure_cost
+from flowinpaint.reproduction.curves import figure_data, figure_density
 from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, budget_of, check_names
 from flowinpaint.reproduction.frames import FrameOptions, folders_without_flow
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
-from flowinpaint.reproduction.page import write_page
+from flowinpaint.reproduction.page import Page, write_page
 from flowinpaint.reproduction.records import open_records
 from flowinpaint.reproduction.runs import RunOptions
+from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
-from flowinpaint.reproduction.targets import (
-    NETWORKS_PART,
-    PAGES,
-    PARTS,
-    check_frames,
-    check_parts,
-    train_networks,
-)
+from flowinpaint.reproduction.tables import table1, table2, table3
 from flowinpaint.reproduction.timing import read_times
 from flowinpaint.viz.plots import can_plot
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
+NETWORKS_PART, ALL = "networks", "all"
+PAGES: dict[str, Callable[[Session], Page]] = {
+    "table1": table1,
+    "table2": table2,
+    "table3": table3,
+    "figure-data": figure_data,
+    "figure-density": figure_density,
+    "figure-cost": figure_cost,
+    "figure-samples": figure_samples,
+}
+PARTS = (NETWORKS_PART, *PAGES, ALL)
 _HELP = f"Parts: {', '.join(PARTS)}."
 _in_frames = partial(typer.Option, rich_help_panel="Frames")
+_folder = partial(_in_frames, metavar="DIR")
 _in_training = partial(typer.Option, rich_help_panel="Training")
-
-
-def _folder(sentence: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = _in_frames(metavar="DIR", help=sentence)
-    return option
 
 
 def command(
@@ -59,10 +63,10 @@ def command(
     only: Annotated[
         str | None, typer.Option(metavar="LIST", help="Only these networks, for the part 'networks'.")
     ] = None,
-    sintel: Annotated[Path | None, _folder("MPI-Sintel in its own layout.")] = None,
-    kitti: Annotated[Path | None, _folder("KITTI 2015 in its own layout.")] = None,
-    flyingthings: Annotated[Path | None, _folder("FlyingThings3D or its subset in its own layout.")] = None,
-    root: Annotated[Path | None, _folder("Folders of frames, as for 'evaluate'.")] = None,
+    sintel: Annotated[Path | None, _folder(help="MPI-Sintel in its own layout.")] = None,
+    kitti: Annotated[Path | None, _folder(help="KITTI 2015 in its own layout.")] = None,
+    flyingthings: Annotated[Path | None, _folder(help="FlyingThings3D or its subset in its own layout.")] = None,
+    root: Annotated[Path | None, _folder(help="Folders of frames, as for 'evaluate'.")] = None,
     scenes: Annotated[int, _in_frames(min=0, help="Generated frames to add, like those of training.")] = 0,
     frames: Annotated[int, _in_frames(min=0, help="At most this many frames per data set; 0 for all.")] = 0,
     minutes: Annotated[float | None, _in_training(help="Training time of each network; 3 by default.")] = None,
@@ -92,12 +96,14 @@ def command(
 
     Each part becomes a .csv, .md, .png and .svg. After an interruption, the same command continues.
     """
-    wanted = check_parts(parts)
+    wanted = check_names("PART", parts, PARTS)
+    if ALL in wanted:
+        wanted = (NETWORKS_PART, *PAGES)
     chosen = None if methods is None else check_names("--methods", parse_list("--methods", methods), METHODS)
     networks = None if only is None else check_names("--only", parse_list("--only", only), NETWORKS)
     if networks is not None and NETWORKS_PART not in wanted:
         raise InputError(f"--only needs the part '{NETWORKS_PART}'; --methods chooses methods for the other parts.")
-    if wanted == [NETWORKS_PART] and not train:
+    if wanted == (NETWORKS_PART,) and not train:
         raise InputError(f"--no-train must not be combined with the part '{NETWORKS_PART}' alone, which only trains.")
     scale = QUICK_SCALE if quick else PAPER_SCALE
     pictures = None if bank is None else str(bank)
@@ -116,13 +122,13 @@ def command(
         options = (frame_options, network_options, run_options)
         session = Session(folder, scale, *options, known, chosen, callbacks, tuple(times or ()))
         try:
-            check_frames(session, wanted)
+            session.check_frames(wanted)
             if NETWORKS_PART in wanted and train:
-                finished = train_networks(session, networks)
+                finished = session.train(networks)
                 output.print(Text(f"{len(finished)} networks are in {session.networks.folder}."), soft_wrap=True)
-            for make in [PAGES[part] for part in wanted if part in PAGES]:
+            for name in [part for part in wanted if part in PAGES]:
                 session.missing.clear()
-                tell_written(*write_page(folder, make(session), quick))
+                tell_written(*write_page(folder / name, PAGES[name](session), quick))
         except KeyboardInterrupt as stopped:
             reason = f"{stopped}; " if str(stopped) else ""
             say("Stopped:", "yellow", f"{reason}finished results are in {folder}; the same command continues.")

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from flowinpaint.baselines.pd.config import paper_pd_config
+from flowinpaint.data.folder import stable_seed
 from flowinpaint.evaluation.paper_figures import PAPER_COSTS, PaperCost
+from flowinpaint.machine import device_name
 from flowinpaint.methods.builtin import BUILTIN
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction.drawing import LOOKS, render
@@ -34,11 +36,11 @@ from flowinpaint.reproduction.timing import (
     InferenceTime,
     count_parameters,
     measure_time,
-    planned_time,
     read_times,
     write_times,
 )
 from flowinpaint.text_tables import NONE, markdown_table
+from flowinpaint.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,6 +81,12 @@ class Cost:
     times: dict[str, InferenceTime] = field(default_factory=dict)
     """By machine."""
 
+    def planned(self, size: int, device: str) -> InferenceTime:
+        """A measurement to make."""
+        model = f"{stable_seed(str(self.model), str(sorted(self.settings.items()))):016x}"
+        machine, versions = device_name(device), (torch.__version__, __version__)
+        return InferenceTime(self.name, model, size, MIDDLE, device, machine, *versions)
+
     @property
     def printed(self) -> PaperCost | None:
         """The paper's values."""
@@ -90,9 +98,9 @@ class Cost:
         return 0 if isinstance(self.model, str) else count_parameters(self.model)
 
     @property
-    def sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, float]:
         """The number of parameters, here and in the paper; nothing without a network."""
-        here = {_HERE: self.parameters} if self.parameters else {}
+        here: dict[str, float] = {_HERE: self.parameters} if self.parameters else {}
         return here | ({_PAPER: self.printed.parameters} if here and self.printed else {})
 
     @property
@@ -132,19 +140,18 @@ def figure_cost(session: Session) -> Page:
     ]
     drawn = any(cost.parameters or cost.times for cost in costs)
     pictures = partial(render, partial(draw_costs, costs=costs), _SIZE, session.scale.rehearsal) if drawn else dict
-    return Page("figure-cost", _rows(costs), paragraphs, pictures, "Parameters and milliseconds, logarithmic bars")
+    return Page(_rows(costs), paragraphs, pictures, "Parameters and milliseconds, logarithmic bars")
 
 
 def measure_costs(session: Session) -> list[Cost]:
     """The costs of all methods; unknown times are measured and kept."""
-    size, device = session.scale.crop, torch.device(session.run_options.device)
-    path = session.out / TIMES
+    size, path = session.scale.crop, session.out / TIMES
     own = read_times(path) if path.is_file() else []
     others = [time for file in session.times for time in read_times(file)]
     matching = 0
     costs = []
     for cost in _costs(session):
-        planned = planned_time(cost.name, cost.model, cost.settings, size, MIDDLE, device)
+        planned = cost.planned(size, session.run_options.device)
         known = [time for time in own if time.planned == planned]
         if not known and not session.obstacle(cost.method):
             session.callbacks.note(f"Timing {cost.label} at {size}×{size} on {planned.machine}.")

@@ -58,7 +58,7 @@ def figure_density(session: Session) -> Page:
         *provenance(session, session.square, means, networks_at(chosen, MIDDLE)),
     ]
     pictures = _pictures(session, curves, "given (%)", mark=MIDDLE)
-    return Page("figure-density", curves.rows, paragraphs, pictures, "EPE over the density, on logarithmic axes")
+    return Page(curves.rows, paragraphs, pictures, "EPE over the density, on logarithmic axes")
 
 
 def figure_data(session: Session) -> Page:
@@ -89,7 +89,7 @@ def figure_data(session: Session) -> Page:
         *provenance(session, session.square, by_samples[SAMPLE_COUNTS[-1]], networks),
     ]
     pictures = _pictures(session, curves, "distinct training samples")
-    return Page("figure-data", curves.rows, paragraphs, pictures, "EPE over the number of training samples")
+    return Page(curves.rows, paragraphs, pictures, "EPE over the number of training samples")
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ GENERATED, GENERATED_WIDE, SCENES = "generated", "generated-wide", "scenes"
 FIRST_SCENE = 2**61 + 2**20
 """Number of the first generated frame; training counts from 0 and does not reach it."""
 FLOW_CHANNELS = 2
-_CACHED_SCENES, _CACHED_HASHES = 64, 2**14
+_CACHED_SCENES = 64
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from flowinpaint.config_parsing import build
 from flowinpaint.data.folder import file_hash
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation.runner import Step
-from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.io import make_folder
 from flowinpaint.machine import device_name
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.reproduction.experiment import NETWORKS, NetworkSpec, Scale, Settings, budget_text
+from flowinpaint.text_tables import write_text
 from flowinpaint.training.checkpoint import list_checkpoints, read_newest
 from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig
 from flowinpaint.training.config_file import as_tables, check_same_run, read_config
@@ -198,19 +199,23 @@ class Networks:
         run, config = RunFolder(self.folder / spec.name), self.config(spec)
         callbacks, world = self.callbacks, World(torch.device(self.device))
         make_folder(self.folder)
-        resume = False
-        if list_checkpoints(run.checkpoints):
-            config, resume = self._resumed(spec, run, config)
+        config, resume = self._resumed(spec, run, config)
         if not resume:
             self._retire(spec, run)
         if world.device.type == "cpu" and not self.scale.rehearsal:
             callbacks.note_once("On a CPU a step takes seconds to a minute: train on a GPU, or rehearse with --quick.")
         budget = budget_text(config.schedule.minutes, config.schedule.steps)
         callbacks.note(f"{'Resuming' if resume else 'Training'} {spec.name}: {budget}.")
-        with callbacks.training(config, world) as listener, _freed_memory(world.device):
+        with callbacks.training(config, world) as listener:
             if self.scale.rehearsal:
                 listener = Listener(progress=listener.progress)  # without notes
-            outcome = train(config, run.path, world, resume=resume, listener=listener)
+            try:
+                outcome = train(config, run.path, world, resume=resume, listener=listener)
+            finally:
+                if world.device.type == "cuda":
+                    torch.compiler.reset()  # PyTorch stops compiling the same code after a few networks
+                    gc.collect()
+                    torch.cuda.empty_cache()
         if outcome.interrupted:
             raise TrainingStopped(f"step {outcome.step} of {spec.name} is saved")
         training = Training(
@@ -223,13 +228,14 @@ class Networks:
             bank=file_hash(Path(config.data.bank)) if config.data.bank else "",
             rehearsal=self.scale.rehearsal,
         )
-        with atomic_path(run.path / ABOUT) as temporary:
-            temporary.write_text(json.dumps(asdict(training), indent=1) + "\n", encoding="utf-8")
+        write_text(run.path / ABOUT, json.dumps(asdict(training), indent=1) + "\n")
         shutil.rmtree(run.checkpoints)  # several times the size of the weights
         return TrainedNetwork(spec, run.model, training.weights, training)
 
     def _resumed(self, spec: NetworkSpec, run: RunFolder, config: TrainingConfig) -> tuple[TrainingConfig, bool]:
         """The configuration to train with, and whether to resume from the checkpoints of a run."""
+        if not list_checkpoints(run.checkpoints):
+            return config, False
         try:
             before = read_newest(run.checkpoints)[0].config
             check_same_run(before, config)
@@ -271,15 +277,3 @@ def _read_training(path: Path) -> Training | None:
         return Training(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
-
-@contextmanager
-def _freed_memory(device: torch.device) -> Iterator[None]:
-    """Free the memory of a training on a GPU at its end."""
-    try:
-        yield
-    finally:
-        if device.type == "cuda":
-            torch.compiler.reset()  # PyTorch stops compiling the same code after a few networks
-            gc.collect()
-            torch.cuda.empty_cache()

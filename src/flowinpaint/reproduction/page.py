@@ -24,7 +24,6 @@ from flowinpaint.text_tables import markdown_table, wrapped
 from flowinpaint.training.config import GENERATED as LAYERED
 from flowinpaint.version import __version__
 
-PICTURES = (".png", ".svg")
 _REHEARSAL = (
     "**This is a rehearsal (`--quick`): tiny networks, trained for a moment, on a few small frames. Its results are "
     "meaningless; it only shows that every step works.**"
@@ -38,18 +37,17 @@ class Page:
     alternative: the alternative text of the picture.
     """
 
-    name: str
     rows: list[dict[str, Any]]
     paragraphs: list[str]
     pictures: Callable[[], Pictures]
     alternative: str
 
 
-def write_page(out: Path, page: Page, rehearsal: bool) -> list[Path]:
-    """Write a page's files and return their paths; old pictures that can no longer be drawn are removed."""
+def write_page(path: Path, page: Page, rehearsal: bool) -> list[Path]:
+    """Write a page's files, path with their suffixes, and return them; old pictures not drawn any more are removed."""
     pictures = page.pictures()
     head, *rest = page.paragraphs
-    image = f"![{page.alternative}]({page.name}.png)"
+    image = f"![{page.alternative}]({path.name}.png)"
     none = "No picture was drawn; it needs matplotlib, the extra `plots`."
     parts = [head, *([_REHEARSAL] if rehearsal else []), image if pictures else none, *rest]
     text = "\n\n".join(map(wrapped, parts)) + "\n"
@@ -58,15 +56,14 @@ def write_page(out: Path, page: Page, rehearsal: bool) -> list[Path]:
     writer = csv.DictWriter(table, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
+    make_folder(path.parent)
+    for suffix in {".png", ".svg"} - pictures.keys():
+        path.with_suffix(suffix).unlink(missing_ok=True)
     contents = {".csv": table.getvalue().encode(), ".md": text.encode(), **pictures}
-    make_folder(out)
-    for suffix in PICTURES:
-        if suffix not in pictures:
-            (out / f"{page.name}{suffix}").unlink(missing_ok=True)
     for suffix, content in contents.items():
-        with atomic_path(out / f"{page.name}{suffix}") as temporary:
+        with atomic_path(path.with_suffix(suffix)) as temporary:
             temporary.write_bytes(content)
-    return [out / f"{page.name}{suffix}" for suffix in contents]
+    return [path.with_suffix(suffix) for suffix in contents]
 
 
 def paragraph(lines: Iterable[str], *heading: str) -> list[str]:

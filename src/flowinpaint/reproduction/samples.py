@@ -41,7 +41,7 @@ def figure_samples(session: Session) -> Page:
         markdown_table(["frame", "method", "EPE", "in the box"], table, words=(0, 1)),
         *provenance(session, frames, None, networks_at(chosen, MIDDLE)),
     ]
-    return Page("figure-samples", panels, paragraphs, partial(_pictures, rows), "Samples, enlarged at their edges")
+    return Page(panels, paragraphs, partial(_pictures, rows), "Samples, enlarged at their edges")
 
 
 def _pictures(rows: Sequence[ZoomRow]) -> Pictures:

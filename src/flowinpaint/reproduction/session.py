@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from flowinpaint.reproduction.experiment import (
     explicit_parameters,
     network_at,
 )
-from flowinpaint.reproduction.frames import FrameOptions, FrameSet, square_frames, wide_frames
+from flowinpaint.reproduction.frames import FrameOptions, FrameSet, SceneSample, square_frames, wide_frames
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks, TrainedNetwork
 from flowinpaint.reproduction.records import Records
 from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, RunOptions, means_of, run_all
@@ -87,6 +87,30 @@ class Session:
         if name == PD and not (on_gpu or self.scale.rehearsal or PD in (self.chosen or ())):
             return "on a CPU a frame takes hours; name 'pd' in --methods to run it anyway"
         return ""
+
+    def check_frames(self, parts: Collection[str]) -> None:
+        """Find the frames of the parts before anything is trained, and note where generated ones replace others."""
+        needed: list[tuple[str, FrameSet]] = []
+        if set(parts) - {"networks", "table3", "figure-cost"}:
+            needed.append(("" if self.frame_options.scenes else "No frames were named", self.square))
+        if "table3" in parts:
+            needed.append(("None of KITTI's frames were named for Table 3", self.wide))
+        for reason, frames in needed:
+            generated = all(isinstance(sample, SceneSample) for sample in frames.samples)
+            if generated and reason and not self.scale.rehearsal:
+                self.callbacks.note_once(f"{reason}: using {len(frames.samples)} generated ones.")
+
+    def train(self, only: Collection[str] | None = None) -> list[str]:
+        """Train the missing networks, of all or of some, and return the names of the finished ones."""
+        finished = []
+        for name in NETWORKS if only is None else only:
+            family = NETWORKS[name].family
+            obstacle = self.obstacle(family) if family == PD else ""
+            if only is None and (obstacle or not self.among([family])):
+                self.callbacks.note_once(f"{name} is not trained: {obstacle or 'its method is none of --methods'}.")
+            elif self.network(name) is not None:
+                finished.append(name)
+        return finished
 
     def column(
         self, name: str, density: float, *, tuned: float | None = None, samples: int | None = None
@@ -168,9 +192,10 @@ class Session:
         found = ((column.name, find(key) or failed.get(key.text)) for column, _, key in wanted)
         return [(name, record) for name, record in found if record is not None]
 
-    def table(self, frames: FrameSet, names: Iterable[str] = tuple(METHODS)) -> Means:
-        """The means of methods at the paper's densities, each with the network for the density."""
-        return self.means(frames, [self.column(name, d) for name in self.among(names) for d in DENSITIES])
+    def table(self, frames: FrameSet, without: str = "") -> Means:
+        """The means of all methods but one at the paper's densities, each with the network for the density."""
+        names = [name for name in self.among() if name != without]
+        return self.means(frames, [self.column(name, d) for name in names for d in DENSITIES])
 
     def _keep_sampled_field(self, key: RunKey, field: Field) -> None:
         """Keep a field of a frame that the figure of samples shows."""

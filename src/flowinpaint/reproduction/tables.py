@@ -9,17 +9,7 @@ from typing import Any
 from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_TABLES, PaperAblations, PaperTable
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Block, Pictures, Row, draw_table, render, table_size
-from flowinpaint.reproduction.experiment import (
-    ABLATIONS,
-    DENSITIES,
-    FULL,
-    METHODS,
-    OURS,
-    PD,
-    SHIPPED,
-    label,
-    networks_at,
-)
+from flowinpaint.reproduction.experiment import ABLATIONS, DENSITIES, FULL, OURS, PD, SHIPPED, label, networks_at
 from flowinpaint.reproduction.frames import GENERATED, FrameSet
 from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.ranking import DIGITS, Comparison, compare, comparison_table
@@ -52,14 +42,12 @@ _FL_READING = (
 
 def table1(session: Session) -> Page:
     """EPE of all methods at the paper's densities, on the central part of frames."""
-    means = session.table(session.square)
-    return _error_page(session, "table1", "Table 1: all methods", session.square, means, ["epe"])
+    return _error_page(session, "Table 1: all methods", session.square, ["epe"])
 
 
 def table3(session: Session) -> Page:
     """EPE and Fl on whole frames, KITTI's if there are any; without PD, as in the paper."""
-    means = session.table(session.wide, [name for name in METHODS if name != PD])
-    return _error_page(session, "table3", "Table 3: whole frames", session.wide, means, list(_FIGURES), _FL_READING)
+    return _error_page(session, "Table 3: whole frames", session.wide, list(_FIGURES), _FL_READING, without=PD)
 
 
 def table2(session: Session) -> Page:
@@ -86,19 +74,20 @@ def table2(session: Session) -> Page:
     ]
     rows = [row for row in _rows(means, values) if row["epe"] is not None]
     alternative = "Differences of the ablations to the full network"
-    return Page("table2", rows, paragraphs, _pictures(session, blocks), alternative)
+    return Page(rows, paragraphs, _pictures(session, blocks), alternative)
 
 
 def _error_page(
-    session: Session, name: str, title: str, frames: FrameSet, means: Means, figures: Sequence[str], note: str = ""
+    session: Session, title: str, frames: FrameSet, figures: Sequence[str], note: str = "", without: str = ""
 ) -> Page:
+    means = session.table(frames, without)
     blocks = [table_block(means, dataset, figure) for dataset in means.datasets for figure in figures]
 
-    def values(*place: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {"method": place[0], "label": label(place[0])}
+    def values(column: str, dataset: str, density: float) -> dict[str, Any]:
+        found: dict[str, Any] = {"method": column, "label": label(column)}
         for figure in _FIGURES:
-            found[figure] = means.value(*place, figure=figure)
-            found[f"paper_{figure}"] = paper_value(*place, figure=figure)
+            found[figure] = means.value(column, dataset, density, figure)
+            found[f"paper_{figure}"] = paper_value(column, dataset, density, figure)
         return found
 
     paragraphs = [f"# {title}", _READING, *([note] if note else []), *(block.markdown for block in blocks)]
@@ -106,7 +95,7 @@ def _error_page(
         comparisons = comparison_table(compare_with_paper(means, OURS, figure), label(OURS))
         paragraphs += [f"## Ahead of Ours and behind, by {_FIGURES[figure]}", comparisons]
     paragraphs += provenance(session, frames, means, networks_at(means.columns, *DENSITIES))
-    return Page(name, _rows(means, values), paragraphs, _pictures(session, blocks), f"{title}, with the paper's values")
+    return Page(_rows(means, values), paragraphs, _pictures(session, blocks), f"{title}, with the paper's values")
 
 
 def table_block(means: Means, dataset: str, figure: str = "epe") -> Block:

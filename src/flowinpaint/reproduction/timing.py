@@ -12,16 +12,13 @@ from typing import Any
 import torch
 
 from flowinpaint.baselines.pd.config import PDConfig
-from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
-from flowinpaint.io import atomic_path
-from flowinpaint.machine import device_name
 from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.speed.cases import inputs_at
 from flowinpaint.speed.measure import repeat
 from flowinpaint.speed.roofline import timed
-from flowinpaint.version import __version__
+from flowinpaint.text_tables import write_text
 
 TIMES = "times.json"
 _WARM_UP: dict[str, Any] = {"sampling_steps": 2, "resampling_steps": 1}
@@ -62,14 +59,6 @@ def count_parameters(config: ModelConfig) -> int:
     """The number of learned parameters of a network."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in build_network(config).parameters())
-
-
-def planned_time(
-    name: str, method: ModelConfig | str, parameters: dict[str, Any], size: int, density: float, device: torch.device
-) -> InferenceTime:
-    """A measurement to make, of a network or of a method without one."""
-    model = f"{stable_seed(str(method), str(sorted(parameters.items()))):016x}"
-    return InferenceTime(name, model, size, density, str(device), device_name(device), torch.__version__, __version__)
 
 
 def measure_time(
@@ -131,6 +120,4 @@ def read_times(path: Path) -> list[InferenceTime]:
 
 def write_times(path: Path, times: Sequence[InferenceTime]) -> None:
     """Write a file for `read_times`, whole or not at all."""
-    with atomic_path(path) as temporary:
-        text = json.dumps({"times": [asdict(time) for time in times]}, indent=1)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json.dumps({"times": [asdict(time) for time in times]}, indent=1) + "\n")
