@@ -12,8 +12,7 @@ from flowinpaint.reproduction import frames
 from flowinpaint.reproduction.experiment import QUICK_SCALE, Scale, budget_of
 from flowinpaint.reproduction.frames import FrameOptions
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
-from flowinpaint.reproduction.records import open_records
-from flowinpaint.reproduction.runs import RunOptions
+from flowinpaint.reproduction.runs import RunOptions, open_records
 from flowinpaint.reproduction.session import Session
 from scene_bank import tiny_bank
 

@@ -17,8 +17,7 @@ from flowinpaint.evaluation.records import Record
 from flowinpaint.networks.output import Filled
 from flowinpaint.reproduction import runs
 from flowinpaint.reproduction.networks import NetworkOptions
-from flowinpaint.reproduction.records import read_records
-from flowinpaint.reproduction.runs import Column, ColumnRecord, RunOptions, means_of
+from flowinpaint.reproduction.runs import Column, ColumnRecord, RunOptions, means_of, read_records
 from flowinpaint.reproduction.session import Session
 from flowinpaint.result import Result
 

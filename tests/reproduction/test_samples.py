@@ -14,8 +14,7 @@ from flowinpaint.evaluation.records import RunKey
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction.frames import FrameOptions
 from flowinpaint.reproduction.networks import NetworkOptions
-from flowinpaint.reproduction.records import FIELDS
-from flowinpaint.reproduction.runs import RunOptions
+from flowinpaint.reproduction.runs import FIELDS, RunOptions
 from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
 from flowinpaint.result import Result

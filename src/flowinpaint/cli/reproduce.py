@@ -21,8 +21,7 @@ from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, 
 from flowinpaint.reproduction.frames import FrameOptions, folders_without_flow
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
 from flowinpaint.reproduction.page import Page, write_page
-from flowinpaint.reproduction.records import open_records
-from flowinpaint.reproduction.runs import RunOptions
+from flowinpaint.reproduction.runs import RunOptions, open_records
 from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.tables import table1, table2, table3

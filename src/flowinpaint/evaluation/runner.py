@@ -181,8 +181,8 @@ def fill_frame(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
     """The record of a run on its frame, and its result; None if it raised."""
     parameters: dict[str, Any] = dict(key.parameters)
     given = (frame.image, frame.truth, frame.mask)
-    ((record, result),) = record_runs([key], [frame], lambda: [inpaint(*given, key.method, key.device, **parameters)])
-    return record, result
+    (only,) = record_runs([key], [frame], lambda: [inpaint(*given, key.method, key.device, **parameters)])
+    return only
 
 
 def record_runs(

@@ -189,8 +189,8 @@ def _trained_at_ten(session: Session, means: Means) -> list[str]:
 
 
 def _without_repeats(session: Session, networks: Sequence[str]) -> list[str]:
-    trained = {name: session.networks.find(name) for name in networks}
-    names = [name for name, found in trained.items() if found is not None and found.without_repeats]
+    find = session.networks.find
+    names = [n for n in dict.fromkeys(networks) if (found := find(n)) is not None and found.without_repeats]
     text = (
         "The training of these networks ended before they saw a sample twice, so with more samples each would have "
         f"been the same: {', '.join(names)}."

@@ -27,15 +27,15 @@ TESTED_DENSITIES = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20)
 """Densities in the right half of the paper's Figure 3."""
 
 FULL = "full"
-_ABLATIONS = {
-    FULL: ("Full", ""),
-    "minus-mu": ("-μ", "model.learn_eigenvalues=false"),
-    "minus-v": ("-v", "model.learn_eigenvectors=false"),
-    "minus-alpha": ("-α", "model.learn_alpha=false"),
-    "plus-beta": ("+β", "model.learn_beta=true"),
-    "plus-w": ("+W", "model.learn_kernels=true"),
-    "decoder-2": ("decoder 2", "model.decoder_kernel=2"),
-    "first-guess": ("first guess", "model.flow_aware=true"),
+_ABLATIONS: dict[str, tuple[str, Settings]] = {
+    FULL: ("Full", ()),
+    "minus-mu": ("-μ", ("model.learn_eigenvalues=false",)),
+    "minus-v": ("-v", ("model.learn_eigenvectors=false",)),
+    "minus-alpha": ("-α", ("model.learn_alpha=false",)),
+    "plus-beta": ("+β", ("model.learn_beta=true",)),
+    "plus-w": ("+W", ("model.learn_kernels=true",)),
+    "decoder-2": ("decoder 2", ("model.decoder_kernel=2",)),
+    "first-guess": ("first guess", ("model.flow_aware=true",)),
 }
 """Labels and settings of the networks of Table 2. The last two are ours: a decoder without holes, and a network that
 also sees a first guess of the flow."""
@@ -106,10 +106,7 @@ NETWORKS = {
     network.name: network
     for network in (
         *(_network(family, density) for family in FAMILIES for density in DENSITIES),
-        *(
-            NetworkSpec(name, OURS, (_ABLATION_DENSITIES, *filter(None, [setting])))
-            for name, (_, setting) in _ABLATIONS.items()
-        ),
+        *(NetworkSpec(name, OURS, (_ABLATION_DENSITIES, *own)) for name, (_, own) in _ABLATIONS.items()),
         *(_network(family, MIDDLE, samples) for family in FAMILIES for samples in SAMPLE_COUNTS),
     )
 }

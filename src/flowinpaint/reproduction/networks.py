@@ -91,11 +91,6 @@ class TrainedNetwork:
     training: Training | None
 
     @property
-    def here(self) -> bool:
-        """True if the weights are on this machine."""
-        return self.weights.is_file()
-
-    @property
     def without_repeats(self) -> bool:
         """True if training is known to have ended before it saw a generated sample a second time."""
         if self.training is None:
@@ -151,10 +146,18 @@ class Networks:
         return self._configs[spec.name]
 
     def find(self, name: str) -> TrainedNetwork | None:
-        """A finished network that matches the options; None if it has to be trained."""
-        spec = NETWORKS[name]
-        if (found := self._find_in_models(spec)) is not None:
-            return found
+        """A finished network: one of the user's models, or one here that matches the options; None without either."""
+        spec, models = NETWORKS[name], self.options.models
+        if models is not None:
+            single, run = models / f"{name}{WEIGHTS_SUFFIX}", RunFolder(models / name)
+            for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
+                training = _read_training(about)
+                if training is not None and training.rehearsal and not self.scale.rehearsal:
+                    raise InputError(f"--models must hold networks made without --quick; {weights} is of a rehearsal.")
+                if weights.is_file():
+                    return _network_in(weights, spec, training)
+                if training is not None:
+                    return TrainedNetwork(spec, weights, training.weights, training)
         run = RunFolder(self.folder / name)
         training = _read_training(run.path / ABOUT)
         if training is None or not run.model.is_file():
@@ -165,22 +168,6 @@ class Networks:
     def get(self, name: str) -> TrainedNetwork:
         """A network; if necessary it is trained, or its interrupted training resumed."""
         return self.find(name) or self._train(NETWORKS[name])
-
-    def _find_in_models(self, spec: NetworkSpec) -> TrainedNetwork | None:
-        """The network in the user's folder of models."""
-        if self.options.models is None:
-            return None
-        single = self.options.models / f"{spec.name}{WEIGHTS_SUFFIX}"
-        run = RunFolder(self.options.models / spec.name)
-        for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
-            training = _read_training(about)
-            if training is not None and training.rehearsal and not self.scale.rehearsal:
-                raise InputError(f"--models must hold networks made without --quick; {weights} is of a rehearsal.")
-            if weights.is_file():
-                return _network_in(weights, spec, training)
-            if training is not None:
-                return TrainedNetwork(spec, weights, training.weights, training)
-        return None
 
     def _mismatch(self, spec: NetworkSpec, training: Training) -> str:
         """The difference between a network's training and the options, "" if there is none."""

@@ -74,11 +74,10 @@ def paragraph(lines: Iterable[str], *heading: str) -> list[str]:
 
 def provenance(session: Session, frames: FrameSet, means: Means | None, networks: Iterable[str]) -> list[str]:
     """Paragraphs on the frames and devices, the training of the networks, and what is missing."""
-    seed = session.run_options.seed
     lines = [
         *(f"- **{name}**, {text}." for name, text in frames.about.items()),
         "- The given share is of all pixels, drawn among those with ground truth. Masks come from the frames' files "
-        f"where they exist, otherwise from seed {seed}.",
+        f"where they exist, otherwise from seed {session.run_options.seed}.",
         "- EPE (px) covers all pixels with ground truth, including the given ones, as in the paper.",
         f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.",
     ]
@@ -133,7 +132,8 @@ def _devices(session: Session, means: Means | None) -> str:
 def _budget_note(trained: Sequence[TrainedNetwork]) -> list[str]:
     """A warning unless all networks are known to have the same budget."""
     known = [found.training for found in trained if found.training is not None]
-    budgets = {budget_text(**{k: t.config["schedule"][k] for k in ("minutes", "steps")}) for t in known}
+    schedules = [training.config["schedule"] for training in known]
+    budgets = {budget_text(schedule["minutes"], schedule["steps"]) for schedule in schedules}
     if len(budgets) > 1:
         return [f"**The networks had different budgets: {', '.join(sorted(budgets))}.**"]
     if len(known) < len(trained):

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
-import torch
-
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.records import Record, RunKey
@@ -29,8 +27,7 @@ from flowinpaint.reproduction.experiment import (
 )
 from flowinpaint.reproduction.frames import FrameOptions, FrameSet, SceneSample, square_frames, wide_frames
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks, TrainedNetwork
-from flowinpaint.reproduction.records import Records
-from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, RunOptions, means_of, run_all
+from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, Records, RunOptions, means_of, run_all
 from flowinpaint.training.config import DataConfig
 from flowinpaint.training.diagnosis import NotFiniteError
 from flowinpaint.viz.colours import Field
@@ -83,7 +80,7 @@ class Session:
         method = find_method(name)
         if method is not None and (clause := method.not_installed()):
             return f"it {clause}"
-        on_gpu = torch.device(self.run_options.device).type == "cuda"
+        on_gpu = self.run_options.device.startswith("cuda")
         if name == PD and not (on_gpu or self.scale.rehearsal or PD in (self.chosen or ())):
             return "on a CPU a frame takes hours; name 'pd' in --methods to run it anyway"
         return ""
@@ -130,9 +127,10 @@ class Session:
         network = self.network(trained, train=not obstacle)
         if network is None:
             return None
-        if not network.here:  # then it has known records only
+        here = network.weights.is_file()
+        if not here:  # then it has known records only
             self.missing.setdefault(name, "its weights are not here, and no run of it is known")
-        compute = network.here and not obstacle
+        compute = here and not obstacle
         return Column(name, density, str(network.weights), network.hash, self.scale.sampling_of(name), compute)
 
     def network(self, name: str, train: bool = True) -> TrainedNetwork | None:
@@ -181,15 +179,14 @@ class Session:
         find = self.records.find
         # By key, since two columns may need the same run.
         missing = {key.text: Job(s, (key,)) for column, s, key in wanted if column.compute and find(key) is None}
-        failed: dict[str, Record] = {}
+        made: dict[str, Record] = {}
         if jobs := list(missing.values()):
             run = partial(run_all, batch=options.batch, keep_field=self._keep_sampled_field)
             with self.callbacks.runs() as report:
-                keys_of_jobs = [job.runs[0] for job in jobs]
-                made = complete(self.records.store, keys_of_jobs, jobs, options.jobs, report, run)
-            self.records.know(made)
-            failed = {record.key.text: record for record in made if record.measured is None}
-        found = ((column.name, find(key) or failed.get(key.text)) for column, _, key in wanted)
+                records = complete(self.records.store, [job.runs[0] for job in jobs], jobs, options.jobs, report, run)
+            self.records.know(records)
+            made = {record.key.text: record for record in records}
+        found = ((column.name, find(key) or made.get(key.text)) for column, _, key in wanted)
         return [(name, record) for name, record in found if record is not None]
 
     def table(self, frames: FrameSet, without: str = "") -> Means:

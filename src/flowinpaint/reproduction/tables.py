@@ -17,9 +17,6 @@ from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
 from flowinpaint.text_tables import number
 
-Comparisons = dict[tuple[str, float], Comparison]
-"""By data set and density."""
-
 _TRAINING_DOMAIN = "flyingthings"
 _FIGURES = {"epe": "EPE (px)", "fl": "Fl (%)"}
 _READING = (
@@ -52,7 +49,8 @@ def table3(session: Session) -> Page:
 
 def table2(session: Session) -> Page:
     """The full network's EPE and the ablations' differences to it."""
-    means = session.means(session.square, [session.column(name, d) for name in ABLATIONS for d in DENSITIES])
+    networks = [name for name in ABLATIONS if session.network(name) is not None]
+    means = session.means(session.square, [session.column(name, d) for name in networks for d in DENSITIES])
     blocks = [table_block(means, dataset) for dataset in means.datasets]
 
     def values(*place: Any) -> dict[str, Any]:
@@ -138,8 +136,8 @@ def difference(means: Means, name: str, dataset: str, density: float, *, printed
     return round(own, DIGITS) - round(full, DIGITS) if printed else own - full
 
 
-def compare_with_paper(means: Means, base: str, figure: str = "epe") -> Comparisons:
-    """Rankings of all columns against one of them, ours or the full network."""
+def compare_with_paper(means: Means, base: str, figure: str = "epe") -> dict[tuple[str, float], Comparison]:
+    """Rankings of all columns against one of them, ours or the full network, by data set and density."""
     return {
         (dataset, density): compare(
             {_label(column): means.value(column, dataset, density, figure) for column in means.columns},
