@@ -57,8 +57,7 @@ def inpaint(
     fill = partial(found.prepare(chosen), progress=progress, **parameters)
     with np.errstate(over="ignore"):  # unknown vectors may be anything
         flow = flow.astype(np.float32, copy=False)
-    (result,) = fill_together(fill, [(guide, flow, known)], str(method), chosen)
-    return result
+    return fill_together(fill, [(guide, flow, known)], str(method), chosen)[0]
 
 
 def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torch.device) -> list[Result]:

@@ -181,8 +181,7 @@ def fill_frame(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
     """The record of a run on its frame, and its result; None if it raised."""
     parameters: dict[str, Any] = dict(key.parameters)
     given = (frame.image, frame.truth, frame.mask)
-    (only,) = record_runs([key], [frame], lambda: [inpaint(*given, key.method, key.device, **parameters)])
-    return only
+    return record_runs([key], [frame], lambda: [inpaint(*given, key.method, key.device, **parameters)])[0]
 
 
 def record_runs(

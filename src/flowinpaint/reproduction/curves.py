@@ -191,11 +191,8 @@ def _trained_at_ten(session: Session, means: Means) -> list[str]:
 def _without_repeats(session: Session, networks: Sequence[str]) -> list[str]:
     find = session.networks.find
     names = [n for n in dict.fromkeys(networks) if (found := find(n)) is not None and found.without_repeats]
-    text = (
-        "The training of these networks ended before they saw a sample twice, so with more samples each would have "
-        f"been the same: {', '.join(names)}."
-    )
-    return [text] if names else []
+    text = "The training of these networks ended before they saw a sample twice, so with more samples each would have"
+    return [f"{text} been the same: {', '.join(names)}."] if names else []
 
 
 def _loss_by_fewer(means: Means) -> list[str]:

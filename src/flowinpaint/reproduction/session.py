@@ -58,8 +58,9 @@ class Session:
     @cached_property
     def networks(self) -> Networks:
         """The networks of this reproduction."""
-        device = self.run_options.device
-        return Networks(self.out / "networks", self.scale, self.network_options, device, self.callbacks)
+        return Networks(
+            self.out / "networks", self.scale, self.network_options, self.run_options.device, self.callbacks
+        )
 
     @cached_property
     def square(self) -> FrameSet:
