@@ -5,17 +5,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import torch
 
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.reproduction import frames
-from flowinpaint.reproduction.experiment import QUICK_SCALE, Budget, Scale
+from flowinpaint.reproduction.experiment import QUICK_SCALE, Scale, budget_of
 from flowinpaint.reproduction.frames import FrameOptions
-from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks
-from flowinpaint.reproduction.records import FIELDS, FieldStore, open_records
-from flowinpaint.reproduction.runs import RunOptions
-from flowinpaint.reproduction.session import Methods, Session
+from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
+from flowinpaint.reproduction.runs import RunOptions, open_records
+from flowinpaint.reproduction.session import Session
 from scene_bank import tiny_bank
 
 MakeSession = Callable[..., Session]
@@ -28,7 +26,7 @@ def scale() -> Scale:
         rehearsal=True,
         crop=32,
         frames=2,
-        budget=Budget(steps=1),
+        budget=budget_of(steps=1),
         scenes=2,
         wide_scenes=1,
         wide_size=(24, 48),
@@ -70,17 +68,15 @@ def make_session(tmp_path: Path, scale: Scale, tiny_scenes: None) -> Iterator[Ma
             times: tuple[Path, ...] = (),
         ) -> Session:
             stack.close()  # the records of an earlier session
-            callbacks = Callbacks(note=note)
-            networks = Networks(out / "networks", scale, options or NetworkOptions(), torch.device("cpu"), callbacks)
             return Session(
                 out,
                 scale,
                 frames or FrameOptions(),
+                options or NetworkOptions(),
                 run_options or RunOptions("cpu"),
-                Methods(networks, "cpu", methods, callbacks),
                 stack.enter_context(open_records(out, records)),
-                FieldStore(out / FIELDS, tuple(path.parent / FIELDS for path in records)),
-                callbacks,
+                methods,
+                Callbacks(note=note),
                 times,
             )
 

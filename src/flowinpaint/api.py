@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,15 @@ from torch import Tensor
 from flowinpaint import checks
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.method import Fill
 from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of
 from flowinpaint.result import ProgressCallback, Result
+
+Field = tuple[npt.NDArray[Any], npt.NDArray[np.floating[Any]], npt.NDArray[np.bool_]]
+"""A guide (H, W, 3) or (H, W, 1), a sparse field (H, W, C) and its mask (H, W), as `checks` return them."""
 
 
 def inpaint(
@@ -48,40 +54,57 @@ def inpaint(
     found = get_method(method)
     found.check_parameters(parameters)
     found.check_channels(flow.shape[2])
-    fill = found.prepare(chosen)
+    fill = partial(found.prepare(chosen), progress=progress, **parameters)
     with np.errstate(over="ignore"):  # unknown vectors may be anything
         flow = flow.astype(np.float32, copy=False)
+    return fill_together(fill, [(guide, flow, known)], str(method), chosen)[0]
 
+
+def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torch.device) -> list[Result]:
+    """The results of a fill function on checked fields of one size, from one call; each has its share of the seconds.
+
+    Only a network's fill function takes more than one field.
+    """
     start = time.perf_counter()
-    # On the device: numpy takes longer for these few operations than a GPU for everything else.
-    picture, given, c = (to_batch(x, chosen) for x in (guide, flow, known[..., None]))
-    picture = (picture / checks.full_scale(guide)).expand(-1, 3, -1, -1).contiguous()
-    given = torch.where(c > 0, given, 0)
-    solution = fill(picture, given, c, progress=progress, **parameters)
+    inputs = [_to_tensors(field, device) for field in fields]
+    picture, given, c = inputs[0] if len(inputs) == 1 else (torch.cat(x) for x in zip(*inputs, strict=True))
+    solution = fill(picture, given, c)
     filled = torch.where(c > 0, given, solution.u.float())
     if not torch.isfinite(filled).all():
         raise InputError(
             f"flow must be smaller, got values up to {given.abs().max():.1e}: the result does not fit float32."
         )
-    dense = filled[0].permute(1, 2, 0).contiguous().cpu().numpy()
+    dense = filled.movedim(1, -1).contiguous().cpu().numpy()
     error = solution.expected_error
     confidence = None if error is None else confidence_of(error)
-    seconds = time.perf_counter() - start
-    solution.warn_unless_converged(str(method), stacklevel=2)
+    seconds = (time.perf_counter() - start) / len(fields)
+    solution.warn_unless_converged(method, stacklevel=3)
 
-    return Result(
-        flow=dense,
-        confidence=None if confidence is None else confidence[0, 0].cpu().numpy(),
-        expected_error=None if error is None else error[0, 0].cpu().numpy(),
-        info={
-            "method": str(method),
-            "device": str(chosen),
-            "seconds": seconds,
-            "iterations": solution.iterations,
-            "residual": solution.residual,
-            "status": solution.status,
-        },
-    )
+    return [
+        Result(
+            flow=dense[i],
+            confidence=None if confidence is None else confidence[i, 0].cpu().numpy(),
+            expected_error=None if error is None else error[i, 0].cpu().numpy(),
+            info={
+                "method": method,
+                "device": str(device),
+                "seconds": seconds,
+                "iterations": solution.iterations,
+                "residual": solution.residual,
+                "status": solution.status,
+            },
+        )
+        for i in range(len(fields))
+    ]
+
+
+def _to_tensors(field: Field, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The arguments of a fill function: image (1, 3, H, W) in [0, 1], flow, 0 where unknown, and mask."""
+    picture, flow, known = field
+    # On the device: numpy takes longer for these few operations than a GPU for everything else.
+    image, given, c = (to_batch(x, device) for x in (picture, flow, known[..., None]))
+    image = (image / checks.full_scale(picture)).expand(-1, 3, -1, -1).contiguous()
+    return image, torch.where(c > 0, given, 0), c
 
 
 def load_model(name_or_path: str | Path, device: str | torch.device = "auto") -> Network:

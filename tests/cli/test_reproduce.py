@@ -16,8 +16,8 @@ from flowinpaint.cli import reproduce as command
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.evaluation import runner
-from flowinpaint.reproduction import cost, curves, drawing, frames, networks, tables, targets, timing
-from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, Budget
+from flowinpaint.reproduction import cost, curves, drawing, frames, networks, session, tables, timing
+from flowinpaint.reproduction.experiment import NETWORKS, QUICK_SCALE, budget_of
 from flowinpaint.result import Result
 from flowinpaint.speed import measure
 from flowinpaint.speed.cases import Inputs
@@ -36,7 +36,7 @@ REPORTS = [
 SMALLER = replace(
     QUICK_SCALE,
     crop=32,
-    budget=Budget(steps=1),
+    budget=budget_of(steps=1),
     scenes=1,
     wide_size=(24, 40),
     settings=(*QUICK_SCALE.settings, "data.size=[32, 32]", "optimiser.revive_every=0"),
@@ -86,14 +86,13 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(networks, "train", never)
     monkeypatch.setattr(runner, "inpaint", never)
-    monkeypatch.setattr("flowinpaint.reproduction.samples.inpaint", never)
     monkeypatch.setattr("flowinpaint.reproduction.cost.measure_time", never)
 
 
 def test_everything_end_to_end_and_then_from_what_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Those of more samples differ from these by one setting, which tests/reproduction/test_experiment.py reads.
     names = {name: spec for name, spec in NETWORKS.items() if not name.endswith(("-n1964", "-n9820", "-n19640"))}
-    monkeypatch.setattr(targets, "NETWORKS", names)
+    monkeypatch.setattr(session, "NETWORKS", names)
     code, stdout, _ = run("all", "--quick")
     assert code == 0
     out = place / "reproduction-quick"
@@ -180,7 +179,7 @@ def test_folders_of_frames_have_their_places(place: Path) -> None:
 
 
 def test_without_matplotlib_text_is_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (command, tables):
+    for module in (command, drawing):
         monkeypatch.setattr(module, "can_plot", lambda: False)
     code, _, stderr = run("table3", "--quick", "--methods", "laplace-beltrami", "-o", "out")
     assert code == 0

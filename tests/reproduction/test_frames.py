@@ -22,7 +22,6 @@ from flowinpaint.reproduction.frames import (
     wide_frames,
 )
 from flowinpaint.reproduction.session import Session
-from flowinpaint.reproduction.targets import check_frames
 from flowinpaint.training.config import DataConfig
 from frame_folder import make_root, make_sample
 
@@ -189,7 +188,7 @@ def test_generated_frames_in_place_of_none_are_told_of(tmp_path: Path, make_sess
         sentences: list[str] = []
         session = make_session(note=sentences.append, **fields)
         session.scale = replace(session.scale, rehearsal=rehearsal)
-        check_frames(session, names)
+        session.check_frames(names)
         return sentences
 
     none, no_kitti = "No frames were named: using 2", "None of KITTI's frames were named for Table 3: using 1"

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import flowinpaint as fi
 from flowinpaint.errors import InputError, MissingFileError
 from flowinpaint.machine import device_name
 from flowinpaint.reproduction import networks
-from flowinpaint.reproduction.experiment import NETWORKS, Budget, Scale
+from flowinpaint.reproduction.experiment import NETWORKS, Scale, budget_of
 from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks, TrainingStopped
 from flowinpaint.training.config import TrainingConfig
 from flowinpaint.training.distributed import World
@@ -55,7 +54,7 @@ def interrupting(step: int) -> Callbacks:
 def networks_in(
     folder: Path, scale: Scale, options: NetworkOptions | None = None, callbacks: Callbacks | None = None
 ) -> Networks:
-    return Networks(folder, scale, options or NetworkOptions(), torch.device("cpu"), callbacks)
+    return Networks(folder, scale, options or NetworkOptions(), "cpu", callbacks or Callbacks())
 
 
 def test_a_network_is_trained_once(tmp_path: Path, scale: Scale, trained: list[str]) -> None:
@@ -77,10 +76,10 @@ def test_what_was_not_asked_for_may_differ_and_what_was_may_not(
     tmp_path: Path, scale: Scale, trained: list[str]
 ) -> None:
     told: list[str] = []
-    first = networks_in(tmp_path, scale, NetworkOptions(Budget(steps=2))).get("ours-05")
+    first = networks_in(tmp_path, scale, NetworkOptions(budget_of(steps=2))).get("ours-05")
     assert networks_in(tmp_path, scale).get("ours-05").hash == first.hash  # whatever its budget was
     assert trained == ["ours-05"]
-    other = networks_in(tmp_path, scale, NetworkOptions(Budget(steps=1)), Callbacks(note=told.append)).get("ours-05")
+    other = networks_in(tmp_path, scale, NetworkOptions(budget_of(steps=1)), Callbacks(note=told.append)).get("ours-05")
     assert trained == ["ours-05"] * 2
     assert other.hash != first.hash
     assert (tmp_path / "ours-05.old" / "model.safetensors").is_file()
@@ -109,7 +108,7 @@ def test_another_bank_is_another_network(tmp_path: Path, scale: Scale, trained: 
 
 
 def test_an_interrupted_training_goes_on(tmp_path: Path, scale: Scale, trained: list[str]) -> None:
-    options = NetworkOptions(Budget(steps=6))
+    options = NetworkOptions(budget_of(steps=6))
     with pytest.raises(TrainingStopped, match=r"step 3 of ours-05 is saved"):
         networks_in(tmp_path, scale, options, interrupting(2)).get("ours-05")
     assert (tmp_path / "ours-05" / "model.safetensors").is_file()
@@ -125,8 +124,8 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, scale: Scale, trained: 
 
 def test_a_training_that_was_begun_otherwise_begins_anew(tmp_path: Path, scale: Scale) -> None:
     with pytest.raises(TrainingStopped):
-        networks_in(tmp_path, scale, NetworkOptions(Budget(steps=5)), interrupting(1)).get("ours-05")
-    found = networks_in(tmp_path, scale, NetworkOptions(Budget(steps=1))).get("ours-05")
+        networks_in(tmp_path, scale, NetworkOptions(budget_of(steps=5)), interrupting(1)).get("ours-05")
+    found = networks_in(tmp_path, scale, NetworkOptions(budget_of(steps=1))).get("ours-05")
     assert found.training is not None
     assert found.training.steps == 1
     assert (tmp_path / "ours-05.old" / "checkpoints").is_dir()

@@ -28,7 +28,6 @@ def pictures(rehearsal: bool = False) -> dict[str, bytes]:
 
 def report(**change: object) -> Page:
     fields = {
-        "name": "table9",
         "rows": [{"a": 1, "b": None}, {"a": 2, "c": "x, y"}],
         "paragraphs": ["# Title", "word " * 60, "| a |\n|---|\n| 1 |"],
         "pictures": pictures,
@@ -38,7 +37,7 @@ def report(**change: object) -> Page:
 
 
 def test_a_report_is_four_files(tmp_path: Path) -> None:
-    written = write_page(tmp_path / "out", report(), rehearsal=False)
+    written = write_page(tmp_path / "out" / "table9", report(), rehearsal=False)
     assert [path.name for path in written] == ["table9.csv", "table9.md", "table9.png", "table9.svg"]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in written}
     with written[0].open() as file:
@@ -58,7 +57,7 @@ def test_a_report_is_four_files(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_says_so_in_every_file(tmp_path: Path) -> None:
-    write_page(tmp_path, report(pictures=lambda: pictures(rehearsal=True)), rehearsal=True)
+    write_page(tmp_path / "table9", report(pictures=lambda: pictures(rehearsal=True)), rehearsal=True)
     assert "This is a rehearsal" in (tmp_path / "table9.md").read_text()
     assert "yes" in (tmp_path / "table9.csv").read_text()
     assert "rehearsal" in (tmp_path / "table9.svg").read_text()
@@ -68,19 +67,19 @@ def test_a_rehearsal_says_so_in_every_file(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_leaves_everything_as_it_was(tmp_path: Path) -> None:
-    write_page(tmp_path, report(), rehearsal=False)
+    write_page(tmp_path / "table9", report(), rehearsal=False)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     def broken() -> dict[str, bytes]:
         raise RuntimeError("no ink")
 
     with pytest.raises(RuntimeError, match="no ink"):
-        write_page(tmp_path, report(rows=[{"a": 3}], pictures=broken), rehearsal=False)
+        write_page(tmp_path / "table9", report(rows=[{"a": 3}], pictures=broken), rehearsal=False)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_disk_that_fills_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_page(tmp_path, report(), rehearsal=False)
+    write_page(tmp_path / "table9", report(), rehearsal=False)
     before = (tmp_path / "table9.csv").read_bytes()
 
     def full(path: Path, data: bytes) -> int:
@@ -90,15 +89,15 @@ def test_a_disk_that_fills_leaves_no_half_of_a_file(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left"):
-        write_page(tmp_path, report(rows=[{"a": 3}]), rehearsal=False)
+        write_page(tmp_path / "table9", report(rows=[{"a": 3}]), rehearsal=False)
     monkeypatch.undo()
     assert (tmp_path / "table9.csv").read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_without_pictures_text_is_written_and_old_pictures_go(tmp_path: Path) -> None:
-    write_page(tmp_path, report(), rehearsal=False)
-    written = write_page(tmp_path, report(pictures=None), rehearsal=False)
+    write_page(tmp_path / "table9", report(), rehearsal=False)
+    written = write_page(tmp_path / "table9", report(pictures=dict), rehearsal=False)
     assert {path.name for path in tmp_path.iterdir()} == {"table9.csv", "table9.md"}
     assert len(written) == 2
     assert "it needs matplotlib, the extra `plots`" in (tmp_path / "table9.md").read_text()

@@ -1,21 +1,16 @@
-from flowinpaint.reproduction.ranking import compare, names_text, rank
+from flowinpaint.reproduction.ranking import compare, names_at, rank
 
 HERE = {"Ours": 1.0, "EED": 0.9, "LB": 1.0002, "WGAIN": 3.0, "PD": None, "extra": 0.5}
 
 
 def test_methods_stand_ahead_level_or_behind_the_best_first() -> None:
     found = rank(HERE, "Ours")
-    assert found.ahead == ("extra", "EED")
-    assert found.level == ("LB",)  # it reads as 1.000
-    assert found.behind == ("WGAIN",)
-    assert found.place("EED") == "ahead"
-    assert found.place("PD") == ""
+    assert list(found.items()) == [("extra", "ahead"), ("EED", "ahead"), ("LB", "level"), ("WGAIN", "behind")]
+    assert names_at(found) == ["extra, EED", "LB", "WGAIN"]  # LB reads as 1.000
 
 
 def test_without_the_base_nobody_stands_anywhere() -> None:
-    found = rank({"EED": 1.0, "Ours": None}, "Ours")
-    assert found == rank({"EED": 1.0}, "Ours")
-    assert not (found.ahead or found.level or found.behind)
+    assert rank({"EED": 1.0, "Ours": None}, "Ours") == rank({"EED": 1.0}, "Ours") == {}
 
 
 def test_where_the_paper_has_it_otherwise_is_told() -> None:
@@ -36,5 +31,5 @@ def test_what_the_paper_has_level_neither_agrees_nor_differs() -> None:
 
 
 def test_no_names_are_a_dash() -> None:
-    assert names_text(()) == "–"
-    assert names_text(("a", "b")) == "a, b"
+    assert names_at({}) == ["–", "–", "–"]
+    assert names_at({"a": "behind", "b": "behind"}, "behind") == ["a, b"]

@@ -16,11 +16,9 @@ from flowinpaint.evaluation import runner
 from flowinpaint.evaluation.records import Record
 from flowinpaint.networks.output import Filled
 from flowinpaint.reproduction import runs
-from flowinpaint.reproduction.experiment import METHODS
 from flowinpaint.reproduction.networks import NetworkOptions
-from flowinpaint.reproduction.records import read_records
-from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, RunOptions, run_columns
-from flowinpaint.reproduction.session import Methods, Session
+from flowinpaint.reproduction.runs import Column, ColumnRecord, RunOptions, means_of, read_records
+from flowinpaint.reproduction.session import Session
 from flowinpaint.result import Result
 
 MakeSession = Callable[..., Session]
@@ -40,16 +38,16 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def measured(session: Session, names: Sequence[str] = ("ours", "laplace-beltrami")) -> list[ColumnRecord]:
-    columns = [session.methods.column(METHODS[name], 0.05) for name in names]
+    columns = [session.column(name, 0.05) for name in names]
     return fill(session, *(column for column in columns if column is not None))
 
 
 def fill(session: Session, *columns: Column) -> list[ColumnRecord]:
-    return run_columns(session.square, columns, session.records, session.run_options, session.callbacks)
+    return session.run(session.square, columns)
 
 
 def errors(results: list[ColumnRecord]) -> dict[tuple[str, str], float]:
-    return {(o.column, o.record.key.sample): o.record.measured.epe for o in results if o.record.measured is not None}
+    return {(name, run.key.sample): run.measured.epe for name, run in results if run.measured is not None}
 
 
 def test_a_second_call_fills_nothing(make_session: MakeSession, filled: list[str]) -> None:
@@ -64,8 +62,8 @@ def test_a_changed_file_of_weights_is_filled_again_and_nothing_else(
 ) -> None:
     session = make_session()
     before = errors(measured(session))
-    other = session.methods.networks.get("ours-10")
-    shutil.copy(other.weights, session.methods.networks.get("ours-05").weights)
+    other = session.networks.get("ours-10")
+    shutil.copy(other.weights, session.networks.get("ours-05").weights)
     filled.clear()
     after = errors(measured(make_session()))
     assert len(filled) == 2
@@ -93,12 +91,12 @@ def test_runs_of_another_machine_are_taken_whatever_their_device_and_path(
 
     def write(**change: object) -> None:
         records = []
-        for result in there:
-            key = replace(result.record.key, device="cuda")
+        for _, run in there:
+            key = replace(run.key, device="cuda")
             if key.weights:
                 key = replace(key, method="/somewhere/else/model.safetensors")
-            assert result.record.measured is not None
-            measurement = replace(result.record.measured, epe=123.0)
+            assert run.measured is not None
+            measurement = replace(run.measured, epe=123.0)
             records.append(Record(replace(key, **change), measurement))  # type: ignore[arg-type]
         other.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))
 
@@ -112,8 +110,8 @@ def test_runs_of_another_machine_are_taken_whatever_their_device_and_path(
     results = here()
     assert filled == []
     assert set(errors(results).values()) == {123.0}
-    assert {result.record.key.device for result in results} == {"cuda"}
-    assert Means(results).devices == ["cuda"]
+    assert {run.key.device for _, run in results} == {"cuda"}
+    assert means_of(results).devices == ["cuda"]
     for change in (
         {"version": "0.0.1"},
         {"seed": 1},
@@ -140,7 +138,7 @@ def test_batches_make_what_single_calls_make(make_session: MakeSession, filled: 
     for place, epe in errors(batched).items():
         np.testing.assert_allclose(epe, single[place], rtol=1e-4)
     assert len(batched) == len(single) == 6
-    own = [o.record.measured for o in batched if o.column == "ours"]
+    own = [run.measured for name, run in batched if name == "ours"]
     assert own[0] is not None
     assert own[1] is not None
     assert own[0].seconds == own[1].seconds > 0  # of one call
@@ -180,12 +178,11 @@ def test_a_run_that_fails_is_told_and_tried_again(make_session: MakeSession, fil
     session = make_session()
     column = Column("eed", 0.05, "eed", parameters={"lam": -1.0})
     for _ in range(2):
-        means = Means(fill(session, column))
-        mean = means.at("eed", "generated", 0.05)
-        assert mean is not None
+        means = means_of(fill(session, column))
+        mean = means["eed", "generated", 0.05]
         assert (mean.epe, mean.frames, mean.failures) == (None, 2, 2)
         assert "lam" in mean.error and "-1.0" in mean.error
-        assert list(means.failures) == [("eed", "generated", 0.05)]
+        assert list(means) == [("eed", "generated", 0.05)]
     assert len(filled) == 4
 
 
@@ -197,19 +194,19 @@ def test_a_batch_that_fails_is_told_for_each_of_its_frames(
     def full(*_: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(runs, "_fill", full)
+    monkeypatch.setattr(runs, "fill_together", full)
     results = measured(session, ["ours"])
-    assert [result.record.error for result in results] == ["RuntimeError: out of memory"] * 2
+    assert [run.error for _, run in results] == ["RuntimeError: out of memory"] * 2
     monkeypatch.undo()
-    session.methods.networks.get("ours-05").weights.write_bytes(b"nothing")
+    session.networks.get("ours-05").weights.write_bytes(b"nothing")
     results = measured(session, ["ours"])
-    assert all("not a readable safetensors file" in result.record.error for result in results)
+    assert all("not a readable safetensors file" in run.error for _, run in results)
     assert len(results) == 2
 
 
 def test_means_are_over_the_frames_of_a_data_set(make_session: MakeSession) -> None:
     results = measured(make_session())
-    means = Means(results)
+    means = means_of(results)
     own = [epe for (column, _), epe in errors(results).items() if column == "ours"]
     assert means.value("ours", "generated", 0.05) == pytest.approx(sum(own) / 2)
     assert means.value("ours", "generated", 0.1) is None
@@ -226,7 +223,7 @@ def test_files_of_records_that_are_none_are_told(tmp_path: Path) -> None:
 
 def test_without_anything_to_measure_it_says_why(make_session: MakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_session(methods=("amle",))
-    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it needs numba, the extra 'fast'")
+    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it needs numba, the extra 'fast'")
     with pytest.raises(InputError, match=r"^PART: nothing of it can be measured here; amle: it needs numba"):
         session.table(session.square)
 
@@ -236,14 +233,14 @@ def test_who_is_left_out_is_told_once_and_comes_back_with_runs_of_others(
 ) -> None:
     told: list[str] = []
     session = make_session(methods=("eed", "laplace-beltrami"), note=told.append)
-    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
+    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
     for _ in range(2):
         assert session.table(session.square).columns == ["laplace-beltrami"]
     assert told == ["eed is left out: it is slow."]
-    assert session.methods.missing == {"eed": "it is slow"}
+    assert session.missing == {"eed": "it is slow"}
     monkeypatch.undo()
-    session.methods.missing.clear()
+    session.missing.clear()
     assert session.table(session.square).columns == ["eed", "laplace-beltrami"]
-    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
+    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it is slow" if name == "eed" else "")
     assert session.table(session.square).columns == ["eed", "laplace-beltrami"]  # what is known counts
-    assert session.methods.missing == {}
+    assert session.missing == {}

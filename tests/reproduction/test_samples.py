@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from flowinpaint.api import inpaint
+from flowinpaint.evaluation import runner
 from flowinpaint.evaluation.records import RunKey
 from flowinpaint.metrics import epe
-from flowinpaint.reproduction import samples
 from flowinpaint.reproduction.frames import FrameOptions
 from flowinpaint.reproduction.networks import NetworkOptions
-from flowinpaint.reproduction.records import FIELDS
-from flowinpaint.reproduction.runs import RunOptions
+from flowinpaint.reproduction.runs import FIELDS, RunOptions
 from flowinpaint.reproduction.samples import figure_samples
-from flowinpaint.reproduction.session import Methods, Session
+from flowinpaint.reproduction.session import Session
 from flowinpaint.result import Result
 from frame_folder import make_sample
 
@@ -33,7 +32,7 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append(method)
         return inpaint(image, flow, mask, method, *others, **parameters)
 
-    monkeypatch.setattr(samples, "inpaint", told)
+    monkeypatch.setattr(runner, "inpaint", told)
     return calls
 
 
@@ -51,7 +50,6 @@ def test_a_frame_is_filled_once(make_session: MakeSession, filled: list[str]) ->
 
 def test_the_svg_holds_the_png(make_session: MakeSession) -> None:
     report = figure_samples(make_session(methods=METHODS))
-    assert report.pictures is not None
     files = report.pictures()
     match = re.search(rb"base64,([^\"]+)\"", files[".svg"])
     assert match is not None
@@ -74,10 +72,10 @@ def test_fields_of_another_machine_are_taken(
         records=(there / "records.jsonl",),
         methods=METHODS,
     )
-    monkeypatch.setattr(Methods, "obstacle", lambda self, name: "it cannot be run here")
+    monkeypatch.setattr(Session, "obstacle", lambda self, name: "it cannot be run here")
     assert figure_samples(session).rows == rows
     assert filled == []
-    assert session.methods.missing == {}
+    assert session.missing == {}
 
 
 def test_what_a_table_has_sampled_is_not_sampled_again(make_session: MakeSession, filled: list[str]) -> None:
@@ -89,7 +87,7 @@ def test_what_a_table_has_sampled_is_not_sampled_again(make_session: MakeSession
     assert [Path(name).parts[-2] for name in filled] == ["flownets-05"] * frames
     first = session.square.samples[0]
     frame = first.load(0.05, crop=session.square.crop)
-    (field,) = (session.fields.find(key) for key in _keys(session) if "pd" in Path(key.method).parts)
+    (field,) = (session.records.find_field(key) for key in _keys(session) if "pd" in Path(key.method).parts)
     assert field is not None
     assert np.array_equal(field[frame.mask], frame.truth[frame.mask])
     assert report.rows[1]["label"] == "PD"
@@ -109,11 +107,11 @@ def test_a_method_that_fails_is_left_out(make_session: MakeSession, monkeypatch:
     def failing(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(samples, "inpaint", failing)
+    monkeypatch.setattr(runner, "inpaint", failing)
     session = make_session(methods=METHODS)
     assert figure_samples(session).rows == []
-    assert session.methods.missing.keys() == set(METHODS)
-    assert "out of memory" in session.methods.missing["ours"]
+    assert session.missing.keys() == set(METHODS)
+    assert "out of memory" in session.missing["ours"]
 
 
 def test_frames_of_several_data_sets_stand_below_each_other(tmp_path: Path, make_session: MakeSession) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,34 +11,39 @@ import typer
 from rich.text import Text
 
 from flowinpaint.checks import check_device
-from flowinpaint.cli.console import output, runs_bar, say
+from flowinpaint.cli.console import output, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
-from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, Budget, check_names
+from flowinpaint.reproduction.cost import figure_cost
+from flowinpaint.reproduction.curves import figure_data, figure_density
+from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, budget_of, check_names
 from flowinpaint.reproduction.frames import FrameOptions, folders_without_flow
-from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks
-from flowinpaint.reproduction.records import FIELDS, FieldStore, open_records
-from flowinpaint.reproduction.runs import RunOptions
-from flowinpaint.reproduction.session import Methods, Session
-from flowinpaint.reproduction.targets import (
-    NETWORKS_PART,
-    PARTS,
-    check_frames,
-    check_parts,
-    train_networks,
-    write_pages,
-)
+from flowinpaint.reproduction.networks import Callbacks, NetworkOptions
+from flowinpaint.reproduction.page import Page, write_page
+from flowinpaint.reproduction.runs import RunOptions, open_records
+from flowinpaint.reproduction.samples import figure_samples
+from flowinpaint.reproduction.session import Session
+from flowinpaint.reproduction.tables import table1, table2, table3
 from flowinpaint.reproduction.timing import read_times
 from flowinpaint.viz.plots import can_plot
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
+NETWORKS_PART, ALL = "networks", "all"
+PAGES: dict[str, Callable[[Session], Page]] = {
+    "table1": table1,
+    "table2": table2,
+    "table3": table3,
+    "figure-data": figure_data,
+    "figure-density": figure_density,
+    "figure-cost": figure_cost,
+    "figure-samples": figure_samples,
+}
+PARTS = (NETWORKS_PART, *PAGES, ALL)
 _HELP = f"Parts: {', '.join(PARTS)}."
-
-
-def _folder(sentence: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(metavar="DIR", help=sentence, rich_help_panel="Frames")
-    return option
+_in_frames = partial(typer.Option, rich_help_panel="Frames")
+_folder = partial(_in_frames, metavar="DIR")
+_in_training = partial(typer.Option, rich_help_panel="Training")
 
 
 def command(
@@ -55,41 +62,23 @@ def command(
     only: Annotated[
         str | None, typer.Option(metavar="LIST", help="Only these networks, for the part 'networks'.")
     ] = None,
-    sintel: Annotated[Path | None, _folder("MPI-Sintel in its own layout.")] = None,
-    kitti: Annotated[Path | None, _folder("KITTI 2015 in its own layout.")] = None,
-    flyingthings: Annotated[Path | None, _folder("FlyingThings3D or its subset in its own layout.")] = None,
-    root: Annotated[Path | None, _folder("Folders of frames, as for 'evaluate'.")] = None,
-    scenes: Annotated[
-        int, typer.Option(min=0, help="Generated frames to add, like those of training.", rich_help_panel="Frames")
-    ] = 0,
-    frames: Annotated[
-        int, typer.Option(min=0, help="At most this many frames per data set; 0 for all.", rich_help_panel="Frames")
-    ] = 0,
-    minutes: Annotated[
-        float | None, typer.Option(help="Training time of each network; 3 by default.", rich_help_panel="Training")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Training steps instead of minutes.", rich_help_panel="Training")
-    ] = None,
-    bank: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Pictures for generated scenes.", rich_help_panel="Training"),
-    ] = None,
+    sintel: Annotated[Path | None, _folder(help="MPI-Sintel in its own layout.")] = None,
+    kitti: Annotated[Path | None, _folder(help="KITTI 2015 in its own layout.")] = None,
+    flyingthings: Annotated[Path | None, _folder(help="FlyingThings3D or its subset in its own layout.")] = None,
+    root: Annotated[Path | None, _folder(help="Folders of frames, as for 'evaluate'.")] = None,
+    scenes: Annotated[int, _in_frames(min=0, help="Generated frames to add, like those of training.")] = 0,
+    frames: Annotated[int, _in_frames(min=0, help="At most this many frames per data set; 0 for all.")] = 0,
+    minutes: Annotated[float | None, _in_training(help="Training time of each network; 3 by default.")] = None,
+    steps: Annotated[int | None, _in_training(help="Training steps instead of minutes.")] = None,
+    bank: Annotated[Path | None, _in_training(metavar="FILE", help="Pictures for generated scenes.")] = None,
     setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="TABLE.KEY=VALUE", help="A setting of every network.", rich_help_panel="Training"
-        ),
+        list[str] | None, _in_training("--set", metavar="TABLE.KEY=VALUE", help="A setting of every network.")
     ] = None,
     models: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="NAME.safetensors to use instead of training.", rich_help_panel="Training"),
+        Path | None, _in_training(metavar="DIR", help="NAME.safetensors to use instead of training.")
     ] = None,
     train: Annotated[
-        bool,
-        typer.Option(
-            "--train/--no-train", help="Train missing networks, or leave them out.", rich_help_panel="Training"
-        ),
+        bool, _in_training("--train/--no-train", help="Train missing networks, or leave them out.")
     ] = True,
     records: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="records.jsonl of another machine, to use its runs.")
@@ -106,62 +95,40 @@ def command(
 
     Each part becomes a .csv, .md, .png and .svg. After an interruption, the same command continues.
     """
-    wanted = check_parts(parts)
+    wanted = check_names("PART", parts, PARTS)
+    if ALL in wanted:
+        wanted = (NETWORKS_PART, *PAGES)
     chosen = None if methods is None else check_names("--methods", parse_list("--methods", methods), METHODS)
     networks = None if only is None else check_names("--only", parse_list("--only", only), NETWORKS)
     if networks is not None and NETWORKS_PART not in wanted:
         raise InputError(f"--only needs the part '{NETWORKS_PART}'; --methods chooses methods for the other parts.")
-    if wanted == [NETWORKS_PART] and not train:
+    if wanted == (NETWORKS_PART,) and not train:
         raise InputError(f"--no-train must not be combined with the part '{NETWORKS_PART}' alone, which only trains.")
     scale = QUICK_SCALE if quick else PAPER_SCALE
     pictures = None if bank is None else str(bank)
-    network_options = NetworkOptions(_budget(minutes, steps), pictures, models, tuple(setting or ()), train)
+    network_options = NetworkOptions(budget_of(minutes, steps), pictures, models, tuple(setting or ()), train)
     frame_options = FrameOptions(sintel, kitti, flyingthings, root, scenes, frames or scale.frames, pictures or "")
+    run_options = RunOptions(str(check_device(device)), jobs, batch, seed)
     folder = out or Path(_QUICK_OUT if quick else _OUT)
-    place = check_device(device)
     for path in times or ():
         read_times(path)  # fail before anything is trained
+    callbacks = Callbacks(partial(say, "Note:", "yellow"), training_display, runs_bar)
     for name in folders_without_flow(frame_options):
-        _note(f"{name} holds no flow and is not in the paper's tables.")
+        callbacks.note(f"{name} holds no flow and is not in the paper's tables.")
     if not can_plot():
-        _note("no pictures will be drawn; they need matplotlib, the extra 'plots'.")
-    callbacks = Callbacks(_note, training_display, runs_bar)
-    trained = Networks(folder / "networks", scale, network_options, place, callbacks)
-    fields = FieldStore(folder / FIELDS, tuple(path.parent / FIELDS for path in records or ()))
+        callbacks.note("no pictures will be drawn; they need matplotlib, the extra 'plots'.")
     with open_records(folder, records or ()) as known:
-        session = Session(
-            folder,
-            scale,
-            frame_options,
-            RunOptions(str(place), jobs, batch, seed),
-            Methods(trained, str(place), chosen, callbacks),
-            known,
-            fields,
-            callbacks,
-            tuple(times or ()),
-        )
+        options = (frame_options, network_options, run_options)
+        session = Session(folder, scale, *options, known, chosen, callbacks, tuple(times or ()))
         try:
-            check_frames(session, wanted)
+            session.check_frames(wanted)
             if NETWORKS_PART in wanted and train:
-                finished = train_networks(session, networks)
-                output.print(Text(f"{len(finished)} networks are in {trained.folder}."), soft_wrap=True)
-            for written in write_pages(session, [part for part in wanted if part != NETWORKS_PART]):
-                output.print(Text(f"Wrote {', '.join(map(str, written))}."), soft_wrap=True)
+                finished = session.train(networks)
+                output.print(Text(f"{len(finished)} networks are in {session.networks.folder}."), soft_wrap=True)
+            for name in [part for part in wanted if part in PAGES]:
+                session.missing.clear()
+                tell_written(*write_page(folder / name, PAGES[name](session), quick))
         except KeyboardInterrupt as stopped:
             reason = f"{stopped}; " if str(stopped) else ""
             say("Stopped:", "yellow", f"{reason}finished results are in {folder}; the same command continues.")
             raise typer.Exit(130) from None
-
-
-def _note(sentence: str) -> None:
-    say("Note:", "yellow", sentence)
-
-
-def _budget(minutes: float | None, steps: int | None) -> Budget | None:
-    if minutes is None and steps is None:
-        return None
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise InputError(f"--minutes must be a number above 0, got {minutes:g}.")
-    if steps is not None and steps < 1:
-        raise InputError(f"--steps must be at least 1, got {steps}.")
-    return Budget(minutes or 0.0, steps or 0)

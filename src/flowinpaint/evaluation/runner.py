@@ -73,9 +73,16 @@ def frame_key(sample: FrameSource, case: Case, seed: int, device: str, crop: int
 
 
 def complete(
-    store: RecordStore, plan: Sequence[Job], processes: int, progress: Callable[[Step], None] | None
+    store: RecordStore,
+    plan: Sequence[Job],
+    processes: int,
+    progress: Callable[[Step], None] | None,
+    run: Callable[[Sequence[Job], int], Generator[Record, None, None]] | None = None,
 ) -> list[Record]:
-    """Do the runs of a plan that the store lacks, keep their records, and return those of all runs in order."""
+    """Do the runs of a plan that the store lacks, keep their records, and return those of all runs in order.
+
+    run: receives these jobs and the number of processes, and yields their records; by default `run_jobs`.
+    """
     report = progress or (lambda step: None)
     keys = [key for job in plan for key in job.runs]
     todo = [job for planned in plan if (job := _unfinished(planned, store)).runs]
@@ -83,7 +90,7 @@ def complete(
     done = len(keys) - left.total()
     report(Step(done, len(keys)))
     new: dict[str, Record] = {}
-    with closing(run_jobs(todo, processes)) as records:  # so that an interruption ends the processes at once
+    with closing((run or run_jobs)(todo, processes)) as records:  # so that an interruption ends the processes at once
         for record in records:
             store.add(record)
             new[record.key.text] = record
@@ -144,7 +151,7 @@ def run_job(job: Job) -> Iterator[Record]:
         return
     filled = {}
     for key in job.runs:
-        record, result = _run(key, frame)
+        record, result = fill_frame(key, frame)
         if result is not None:
             filled[key.method] = (result.flow, f"{result.info['seconds']:.2f} s")
         yield record
@@ -153,16 +160,25 @@ def run_job(job: Job) -> Iterator[Record]:
         write_image(job.picture, preview(frame.image, frame.truth, frame.mask, filled, frame.truth))
 
 
-def _run(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
+def fill_frame(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
+    """The record of a run on its frame, and its result; None if it raised."""
     parameters: dict[str, Any] = dict(key.parameters)
+    given = (frame.image, frame.truth, frame.mask)
+    return record_runs([key], [frame], lambda: [inpaint(*given, key.method, key.device, **parameters)])[0]
+
+
+def record_runs(
+    keys: Sequence[RunKey], frames: Sequence[Frame], fill: Callable[[], Sequence[Result]]
+) -> list[tuple[Record, Result | None]]:
+    """Fill frames in one call: the record and the result of each, or records of the error that the call raises."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            result = inpaint(frame.image, frame.truth, frame.mask, key.method, key.device, **parameters)
+            results = fill()
         except Exception as error:
-            return Record(key, error=sentence_of(error)), None
+            return [(Record(key, error=sentence_of(error)), None) for key in keys]
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
-    return Record(key, measure(result, frame), notes=notes), result
+    return [(Record(k, measure(r, f), notes=notes), r) for k, f, r in zip(keys, frames, results, strict=True)]
 
 
 def measure(result: Result, frame: Frame) -> Measurement:

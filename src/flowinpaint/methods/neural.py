@@ -45,7 +45,11 @@ def read_network(weights: Path, shipped: bool, device: torch.device) -> Network:
 def network_fill(method: Method, device: torch.device) -> Fill:
     """The fill function of a network on a device."""
     assert method.weights is not None
-    model = _network(method.weights, method.shipped, device)
+    return fill_function(_network(method.weights, method.shipped, device))
+
+
+def fill_function(model: Network) -> Fill:
+    """The fill function of a network, which also fills several fields of one size (B, C, H, W) in one call."""
 
     @torch.inference_mode()
     def fill(

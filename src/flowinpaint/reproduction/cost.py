@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from flowinpaint.baselines.pd.config import paper_pd_config
+from flowinpaint.data.folder import stable_seed
 from flowinpaint.evaluation.paper_figures import PAPER_COSTS, PaperCost
+from flowinpaint.machine import device_name
 from flowinpaint.methods.builtin import BUILTIN
 from flowinpaint.networks.registry import ModelConfig
 from flowinpaint.reproduction.drawing import LOOKS, render
@@ -22,32 +25,29 @@ from flowinpaint.reproduction.experiment import (
     OURS,
     PD,
     explicit_parameters,
+    label,
     network_at,
 )
-from flowinpaint.reproduction.page import Page
-from flowinpaint.reproduction.ranking import compare, names_text
+from flowinpaint.reproduction.page import Page, paragraph
+from flowinpaint.reproduction.ranking import AHEAD, BEHIND, compare, names_at
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.timing import (
     TIMES,
     InferenceTime,
     count_parameters,
     measure_time,
-    planned_time,
     read_times,
     write_times,
 )
-from flowinpaint.text_tables import markdown_table
-from flowinpaint.viz.plots import can_plot
+from flowinpaint.text_tables import NONE, markdown_table
+from flowinpaint.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Bars = dict[str, dict[str, tuple[float, str]]]
-"""Values and a prefix of their text, by group and name of the method."""
-
 _SIZE = (13.0, 3.8)
-_PAPER = "paper"
+_HERE, _PAPER = "here", "paper"
 PAPER_SIZED_PD = "pd-paper"
 """PD with the paper's number of parameters; the one that is trained here is smaller."""
 _INTRODUCTION = (
@@ -67,7 +67,7 @@ _REMARKS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """A method's number of parameters, 0 without a network, and its inference times.
+    """A method, and the times of a call of it.
 
     method: the compared method that it belongs to. model: a network's configuration, or the name of a method without
     one; settings: parameters of the timed call.
@@ -77,18 +77,37 @@ class Cost:
     label: str
     method: str
     model: ModelConfig | str
-    settings: Mapping[str, float | str]
-    parameters: int
-    times: tuple[InferenceTime, ...] = ()
+    settings: dict[str, Any]
+    times: dict[str, InferenceTime] = field(default_factory=dict)
+    """By machine."""
+
+    def planned(self, size: int, device: str) -> InferenceTime:
+        """A measurement to make."""
+        model = f"{stable_seed(str(self.model), str(sorted(self.settings.items()))):016x}"
+        machine, versions = device_name(device), (torch.__version__, __version__)
+        return InferenceTime(self.name, model, size, MIDDLE, device, machine, *versions)
 
     @property
     def printed(self) -> PaperCost | None:
         """The paper's values."""
-        return PAPER_COSTS.get(METHODS[self.method].paper)
+        return PAPER_COSTS.get(label(self.method))
 
-    def milliseconds(self, machine: str) -> float | None:
-        """The time on a machine."""
-        return next((time.milliseconds for time in self.times if time.machine == machine), None)
+    @property
+    def parameters(self) -> int:
+        """The number of learned parameters; 0 without a network."""
+        return 0 if isinstance(self.model, str) else count_parameters(self.model)
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """The number of parameters, here and in the paper; nothing without a network."""
+        here: dict[str, float] = {_HERE: self.parameters} if self.parameters else {}
+        return here | ({_PAPER: self.printed.parameters} if here and self.printed else {})
+
+    @property
+    def speeds(self) -> dict[str, float]:
+        """The milliseconds on each machine, and in the paper."""
+        here = {machine: time.milliseconds for machine, time in self.times.items()}
+        return here | ({_PAPER: self.printed.milliseconds} if self.printed else {})
 
 
 def figure_cost(session: Session) -> Page:
@@ -98,46 +117,53 @@ def figure_cost(session: Session) -> Page:
         f"- A field of {time.size}×{time.size} with {100 * time.density:g} % given, on {time.device} ({time.machine}); "
         f"flowinpaint {time.version}, torch {time.torch}."
         for cost in costs
-        for time in cost.times
+        for time in cost.times.values()
     ]
+    extrapolated = [
+        f"≈: extrapolated from {100 * time.share:.0f} % of the iterations of {cost.label} on {time.machine}; all "
+        "iterations do the same work."
+        for cost in costs
+        for time in cost.times.values()
+        if time.share < 1
+    ]
+    obstacles = {label(name): session.obstacle(name) for name in session.among()}
+    not_timed = [f"- {name} was not timed here: {reason}." for name, reason in obstacles.items() if reason]
     paragraphs = [
         "# Figure 4: parameters and inference time",
         _INTRODUCTION,
         cost_table(costs),
         *(_REMARKS[cost.name] for cost in costs if cost.name in _REMARKS),
-        *_extrapolated(costs),
+        *paragraph(extrapolated),
         *_comparisons(costs),
-        *_not_timed(session),
-        *(["## What was measured", "\n".join(dict.fromkeys(lines))] if lines else []),
+        *paragraph(not_timed),
+        *paragraph(dict.fromkeys(lines), "## What was measured"),
     ]
-    pictures = None
-    if can_plot() and any(cost.parameters or cost.times for cost in costs):
-        pictures = partial(render, partial(draw_costs, costs=costs), _SIZE, session.scale.rehearsal)
-    return Page("figure-cost", _rows(costs), paragraphs, pictures, "Parameters and milliseconds, logarithmic bars")
+    drawn = any(cost.parameters or cost.times for cost in costs)
+    pictures = partial(render, partial(draw_costs, costs=costs), _SIZE, session.scale.rehearsal) if drawn else dict
+    return Page(_rows(costs), paragraphs, pictures, "Parameters and milliseconds, logarithmic bars")
 
 
 def measure_costs(session: Session) -> list[Cost]:
     """The costs of all methods; unknown times are measured and kept."""
-    size, device = session.scale.crop, torch.device(session.run_options.device)
-    path = session.out / TIMES
+    size, path = session.scale.crop, session.out / TIMES
     own = read_times(path) if path.is_file() else []
     others = [time for file in session.times for time in read_times(file)]
     matching = 0
     costs = []
     for cost in _costs(session):
-        settings = dict(cost.settings)
-        wanted = planned_time(cost.name, cost.model, settings, size, MIDDLE, device)
-        known = [time for time in own if time.unmeasured == wanted.unmeasured]
-        if not known and not session.methods.obstacle(cost.method):
-            session.callbacks.note(f"Timing {cost.label} at {size}×{size} on {wanted.machine}.")
-            found = measure_time(cost.model, settings, size, MIDDLE, device, session.scale.repeats)
-            known = [replace(wanted, milliseconds=1000 * found.seconds, calls=found.calls, share=found.share)]
+        planned = cost.planned(size, session.run_options.device)
+        known = [time for time in own if time.planned == planned]
+        if not known and not session.obstacle(cost.method):
+            session.callbacks.note(f"Timing {cost.label} at {size}×{size} on {planned.machine}.")
+            known = [measure_time(planned, cost.model, cost.settings, session.scale.repeats)]
+            gc.collect()  # the paper's PD has 4 GB of weights
             own = [*own, *known]
             write_times(path, own)
-        elsewhere = [time for time in others if (time.name, time.model, time.size) == (cost.name, wanted.model, size)]
+        elsewhere = [time for time in others if (time.name, time.model, time.size) == (cost.name, planned.model, size)]
         matching += len(elsewhere)
-        first_by_machine = {time.machine: time for time in reversed([*known, *elsewhere])}
-        costs.append(replace(cost, times=tuple(first_by_machine.values())[::-1]))
+        for time in (*known, *elsewhere):
+            cost.times.setdefault(time.machine, time)
+        costs.append(cost)
     if others and not matching:
         session.callbacks.note_once(f"--times has no time of these methods at {size}×{size}, and is left out.")
     return costs
@@ -146,41 +172,29 @@ def measure_costs(session: Session) -> list[Cost]:
 def _costs(session: Session) -> list[Cost]:
     """The methods to time: networks of the families first, as in the paper."""
     costs = []
-    for method in session.methods.among([*FAMILIES, *(name for name in METHODS if name not in FAMILIES)]):
-        name, config, settings = method.name, None, dict[str, float | str]()
+    for name in session.among([*FAMILIES, *(name for name in METHODS if name not in FAMILIES)]):
         if name == PD and BUILTIN[PD].not_installed():
             continue
-        if method.family:
-            config = session.methods.networks.config(NETWORKS[network_at(method.family, MIDDLE)]).model
-            settings = session.scale.sampling_of(method.family)
-        elif BUILTIN[name].is_network:
-            config = BUILTIN[name].config
+        if name in FAMILIES:
+            config = session.networks.config(NETWORKS[network_at(name, MIDDLE)]).model
+            costs.append(Cost(name, label(name), name, config, session.scale.sampling_of(name)))
         else:
-            settings = explicit_parameters(name, MIDDLE)
-        parameters = 0 if config is None else count_parameters(config)
-        costs.append(Cost(name, method.label, name, config or name, settings, parameters))
+            costs.append(Cost(name, label(name), name, BUILTIN[name].config or name, explicit_parameters(name, MIDDLE)))
         if name == PD and not session.scale.rehearsal:
-            large = paper_pd_config()
-            costs.append(Cost(PAPER_SIZED_PD, "PD, paper's size", PD, large, {}, count_parameters(large)))
+            costs.append(Cost(PAPER_SIZED_PD, "PD, paper's size", PD, paper_pd_config(), {}))
     return costs
 
 
 def cost_table(costs: Sequence[Cost]) -> str:
     """Parameters and times of each method next to the paper's."""
-    machines = _machines(costs)
+    machines = list(dict.fromkeys(machine for cost in costs for machine in cost.times))
     rows = []
     for cost in costs:
         printed = cost.printed
-        by_machine = {time.machine: _milliseconds(time) for time in cost.times}
-        rows.append(
-            [
-                cost.label,
-                f"{cost.parameters:,}" if cost.parameters else "–",
-                f"*{printed.parameters:,}*" if printed else "–",
-                *(by_machine.get(machine, "–") for machine in machines),
-                f"*{printed.milliseconds:,.2f}*" if printed else "–",
-            ]
-        )
+        times = [_milliseconds(cost.times[machine]) if machine in cost.times else NONE for machine in machines]
+        here = f"{cost.parameters:,}" if cost.parameters else NONE
+        paper = (f"*{printed.parameters:,}*", f"*{printed.milliseconds:,.2f}*") if printed else (NONE, NONE)
+        rows.append([cost.label, here, paper[0], *times, paper[1]])
     headings = ["method", "parameters", "paper", *(f"ms on {machine}" for machine in machines), "paper"]
     return markdown_table(headings, rows)
 
@@ -189,36 +203,22 @@ def _milliseconds(time: InferenceTime) -> str:
     return f"{time.milliseconds:,.2f}" if time.share == 1 else f"≈ {float(f'{time.milliseconds:.3g}'):,.0f}"
 
 
-def _extrapolated(costs: Sequence[Cost]) -> list[str]:
-    texts = [
-        f"≈: extrapolated from {100 * time.share:.0f} % of the iterations of {cost.label} on {time.machine}; all "
-        "iterations do the same work."
-        for cost in costs
-        for time in cost.times
-        if time.share < 1
-    ]
-    return ["\n".join(texts)] if texts else []
-
-
-def _not_timed(session: Session) -> list[str]:
-    methods = session.methods
-    reasons = {method.label: reason for method in methods.among() if (reason := methods.obstacle(method.name))}
-    return ["\n".join(f"- {name} was not timed here: {reason}." for name, reason in reasons.items())] if reasons else []
-
-
 def _comparisons(costs: Sequence[Cost]) -> list[str]:
     """Networks that are smaller and faster than ours, here and in the paper."""
-    trained = [(cost, cost.printed) for cost in costs if cost.printed and cost.name != PAPER_SIZED_PD]
-    base = next((cost.label for cost, _ in trained if cost.name == OURS), "")
-    if not base:
+    trained = [cost for cost in costs if cost.printed and cost.name != PAPER_SIZED_PD]
+    if OURS not in [cost.name for cost in trained]:
         return []
-    sizes = {cost.label: paper.parameters for cost, paper in trained}
-    speeds = {cost.label: paper.milliseconds for cost, paper in trained}
-    found = {"parameters": compare({cost.label: cost.parameters for cost, _ in trained}, sizes, base)}
-    for machine in _machines([cost for cost, _ in trained]):
-        here = {cost.label: cost.milliseconds(machine) for cost, _ in trained}
-        found[f"milliseconds on {machine}"] = compare(here, speeds, base)
-    rows = [[name, names_text(c.here.ahead), names_text(c.here.behind), c.verdict] for name, c in found.items()]
+    rows = []
+    for figure, values in (("parameters", [c.sizes for c in trained]), ("milliseconds", [c.speeds for c in trained])):
+        by_group = {
+            group: {cost.label: own.get(group) for cost, own in zip(trained, values, strict=True)}
+            for group in _groups(values)
+        }
+        paper = by_group.pop(_PAPER)
+        for group, here in by_group.items():
+            found = compare(here, paper, label(OURS))
+            title = figure if group == _HERE else f"{figure} on {group}"
+            rows.append([title, *names_at(found.here, AHEAD, BEHIND), found.verdict])
     table = markdown_table(["figure", "less than Ours", "more", "as in the paper"], rows, words=range(4))
     return ["## Smaller and faster than Ours", table]
 
@@ -227,61 +227,54 @@ def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
     """Rows of the CSV file."""
     rows = []
     for cost in costs:
-        printed = cost.printed
         row: dict[str, Any] = {
             "method": cost.name,
-            "parameters": cost.parameters or None,
-            "paper_parameters": printed.parameters if printed else None,
-            "paper_milliseconds": printed.milliseconds if printed else None,
+            "parameters": cost.sizes.get(_HERE),
+            "paper_parameters": cost.sizes.get(_PAPER),
+            "paper_milliseconds": cost.speeds.get(_PAPER),
         }
         names = ("milliseconds", "calls", "share", "size", "device", "machine", "torch")
-        times = [{"share_run" if n == "share" else n: getattr(time, n) for n in names} for time in cost.times]
+        times = [{"share_run" if n == "share" else n: getattr(time, n) for n in names} for time in cost.times.values()]
         rows += [row | time for time in times or [{}]]
     return rows
 
 
-def _machines(costs: Sequence[Cost]) -> list[str]:
-    return list(dict.fromkeys(time.machine for cost in costs for time in cost.times))
+def _groups(values: Sequence[Mapping[str, float]]) -> list[str]:
+    """The keys of all values, the paper last."""
+    return sorted(dict.fromkeys(group for own in values for group in own), key=_PAPER.__eq__)
 
 
 def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:
     """Logarithmic bars of parameters and of milliseconds: first those measured here, then the paper's."""
     learned = [cost for cost in costs if cost.parameters]
-    sizes: Bars = {
-        "here": {cost.name: (cost.parameters, "") for cost in learned},
-        _PAPER: {cost.name: (cost.printed.parameters, "") for cost in learned if cost.printed},
-    }
-    speeds: Bars = {
-        machine: {
-            c.name: (t.milliseconds, "≈ " * (t.share < 1)) for c in costs for t in c.times if t.machine == machine
-        }
-        for machine in _machines(costs)
-    }
-    speeds[_PAPER] = {cost.name: (cost.printed.milliseconds, "") for cost in costs if cost.printed}
-    panels = [("learned parameters", learned, sizes), ("milliseconds a call", list(costs), speeds)]
-    panels = [panel for panel in panels if any(panel[2].values())]
+    panels = [
+        ("learned parameters", learned, [cost.sizes for cost in learned]),
+        ("milliseconds a call", costs, [cost.speeds for cost in costs]),
+    ]
+    panels = [panel for panel in panels if any(panel[2])]
     grid = figure.subplots(1, len(panels), width_ratios=[len(own) for _, own, _ in panels], squeeze=False)
-    for axes, (title, own, groups) in zip(grid[0], panels, strict=True):
-        _draw_bars(axes, own, {name: values for name, values in groups.items() if values}, title)
+    for axes, panel in zip(grid[0], panels, strict=True):
+        _draw_bars(axes, *panel)
 
 
-def _draw_bars(axes: Axes, costs: Sequence[Cost], groups: Bars, title: str) -> None:
+def _draw_bars(axes: Axes, title: str, costs: Sequence[Cost], values: Sequence[Mapping[str, float]]) -> None:
     """A bar for each method of each group, with its value above it."""
+    groups = _groups(values)
     width = 0.8 / len(groups)
     above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 6.5, "rotation": 90}
-    for place, (name, values) in enumerate(groups.items()):
-        strength, hatch = (0.3, "//") if name == _PAPER else (1.0 - 0.3 * place, "")
-        for i, cost in enumerate(costs):
-            if cost.name not in values:
+    for place, group in enumerate(groups):
+        strength, hatch = (0.3, "//") if group == _PAPER else (1.0 - 0.3 * place, "")
+        for i, (cost, own) in enumerate(zip(costs, values, strict=True)):
+            if group not in own:
                 continue
-            value, prefix = values[cost.name]
             colour = LOOKS[cost.method].colour
-            there = [other for other, own in groups.items() if cost.name in own]
-            x = i + (there.index(name) - (len(there) - 1) / 2) * width
+            there = [other for other in groups if other in own]
+            x = i + (there.index(group) - (len(there) - 1) / 2) * width
             look = (colour, strength)
-            axes.bar(x, value, width * 0.92, color=look, edgecolor=colour, hatch=hatch, linewidth=0.6)
-            axes.annotate(prefix + _short(value), (x, value), (0, 3), **above)
-        axes.bar(0, 0, color=("#555555", strength), edgecolor="#555555", hatch=hatch, label=name)
+            axes.bar(x, own[group], width * 0.92, color=look, edgecolor=colour, hatch=hatch, linewidth=0.6)
+            prefix = "≈ " if group in cost.times and cost.times[group].share < 1 else ""
+            axes.annotate(prefix + _short(own[group]), (x, own[group]), (0, 3), **above)
+        axes.bar(0, 0, color=("#555555", strength), edgecolor="#555555", hatch=hatch, label=group)
     labels = [cost.label.replace(", ", ",\n").replace("-", "-\n") for cost in costs]
     axes.set(yscale="log", title=title)
     axes.set_xticks(range(len(costs)), labels, rotation=30, ha="right", rotation_mode="anchor")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flowinpaint.text_tables import markdown_table
+from flowinpaint.viz.plots import can_plot, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,17 +87,16 @@ LOOKS = {
 def render(
     draw: Callable[[Figure], None], inches: tuple[float, float], rehearsal: bool, *, arranged: bool = True
 ) -> Pictures:
-    """A figure as PNG and SVG, marked if it is of a rehearsal.
+    """A figure as PNG and SVG, marked if it is of a rehearsal; nothing without matplotlib.
 
     arranged: whether matplotlib arranges axes and legends; otherwise `draw` does.
     """
+    if not can_plot():
+        return {}
     import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_SETTINGS):  # type: ignore[arg-type]
-        figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH, layout="constrained" if arranged else None)
-        FigureCanvasAgg(figure)
+        figure = new_figure(inches, _DOTS_PER_INCH, arranged=arranged)
         draw(figure)
         if rehearsal:
             figure.suptitle(REHEARSAL, fontsize=8, color=RED)
@@ -171,9 +172,7 @@ def _draw_block(axes: Axes, block: Block, widest: float, widths: Sequence[float]
     lines = len(block.rows) + 1
     axes.set(xlim=(0, widest), ylim=(lines, -_TITLE_ROWS))
     axes.axis("off")
-    edges = [0.0]
-    for width in widths:
-        edges.append(edges[-1] + width)
+    edges = list(accumulate(widths, initial=0.0))
     axes.text(0, -0.75, block.title, weight="bold", va="center", fontsize=9.5)
     if block.own is not None:
         axes.fill_between(edges[block.own + 1 : block.own + 3], 0, lines, color=SHADE, linewidth=0)

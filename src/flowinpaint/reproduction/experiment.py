@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,29 +27,21 @@ TESTED_DENSITIES = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20)
 """Densities in the right half of the paper's Figure 3."""
 
 FULL = "full"
-ABLATIONS = {
-    FULL: "Full",
-    "minus-mu": "-μ",
-    "minus-v": "-v",
-    "minus-alpha": "-α",
-    "plus-beta": "+β",
-    "plus-w": "+W",
-    "decoder-2": "decoder 2",
-    "first-guess": "first guess",
+_ABLATIONS: dict[str, tuple[str, Settings]] = {
+    FULL: ("Full", ()),
+    "minus-mu": ("-μ", ("model.learn_eigenvalues=false",)),
+    "minus-v": ("-v", ("model.learn_eigenvectors=false",)),
+    "minus-alpha": ("-α", ("model.learn_alpha=false",)),
+    "plus-beta": ("+β", ("model.learn_beta=true",)),
+    "plus-w": ("+W", ("model.learn_kernels=true",)),
+    "decoder-2": ("decoder 2", ("model.decoder_kernel=2",)),
+    "first-guess": ("first guess", ("model.flow_aware=true",)),
 }
-"""Networks of Table 2 and their labels. The last two are ours: a decoder without holes, and a network that also sees a
-first guess of the flow."""
-_ABLATED: dict[str, Settings] = {
-    "minus-mu": ("model.learn_eigenvalues=false",),
-    "minus-v": ("model.learn_eigenvectors=false",),
-    "minus-alpha": ("model.learn_alpha=false",),
-    "plus-beta": ("model.learn_beta=true",),
-    "plus-w": ("model.learn_kernels=true",),
-    "decoder-2": ("model.decoder_kernel=2",),
-    "first-guess": ("model.flow_aware=true",),
-}
-_ABLATION_DENSITIES = (0.01, 0.10)
-"""Training densities of the networks of Table 2: one network covers the range."""
+"""Labels and settings of the networks of Table 2. The last two are ours: a decoder without holes, and a network that
+also sees a first guess of the flow."""
+ABLATIONS = {name: label for name, (label, _) in _ABLATIONS.items()}
+_ABLATION_DENSITIES = "masks.density=[0.01, 0.1]"
+"""One network of Table 2 covers the range."""
 
 
 @dataclass(frozen=True)
@@ -66,37 +58,19 @@ class NetworkSpec:
         return CONFIGS / f"{FAMILIES[self.family]}.toml"
 
 
-@dataclass(frozen=True)
-class ComparedMethod:
-    """A method of the tables.
-
-    paper: its name in the paper, "" if the paper does not have it. family: of its networks, "" if it has none that
-    `flowinpaint reproduce` trains.
-    """
-
-    name: str
-    label: str
-    paper: str = ""
-    family: str = ""
-
-
+SHIPPED = ("neuroexplicit", "neuroexplicit-paper")
 METHODS = {
-    method.name: method
-    for method in (
-        ComparedMethod(EED, "EED", PAPER_METHODS[EED]),
-        ComparedMethod("amle", "AMLE", PAPER_METHODS["amle"]),
-        ComparedMethod("laplace-beltrami", "LB", PAPER_METHODS["laplace-beltrami"]),
-        *(ComparedMethod(family, name, name, family) for family, name in PAPER_NETWORKS.items()),
-        ComparedMethod("neuroexplicit", "neuroexplicit"),
-        ComparedMethod("neuroexplicit-paper", "neuroexplicit-paper"),
-    )
+    **{name: PAPER_METHODS[name] for name in (EED, "amle", "laplace-beltrami")},
+    **PAPER_NETWORKS,
+    **{name: name for name in SHIPPED},
 }
-"""In the order of the paper's Table 1; the last two are shipped with the package."""
+"""Labels of the compared methods: the paper's names, in the order of its Table 1, and those shipped with the package,
+which it does not have."""
 
 
 def label(name: str) -> str:
     """The label of a method in tables and figures."""
-    return METHODS[name].label if name in METHODS else name
+    return METHODS.get(name, name)
 
 
 def network_at(family: str, density: float, samples: int | None = None) -> str:
@@ -106,6 +80,11 @@ def network_at(family: str, density: float, samples: int | None = None) -> str:
     """
     name = family if family == PD else f"{family}-{round(100 * density):02}"
     return name if samples is None else f"{name}-n{samples}"
+
+
+def networks_at(methods: Iterable[str], *densities: float) -> list[str]:
+    """The names of the networks of methods for some densities."""
+    return [network_at(family, density) for family in methods if family in FAMILIES for density in densities]
 
 
 def explicit_parameters(method: str, density: float) -> dict[str, float | str]:
@@ -123,16 +102,11 @@ def _network(family: str, density: float, samples: int | None = None) -> Network
     return NetworkSpec(network_at(family, density, samples), family, (*masks, *distinct))
 
 
-def _ablation(name: str) -> NetworkSpec:
-    low, high = _ABLATION_DENSITIES
-    return NetworkSpec(name, OURS, (f"masks.density=[{low}, {high}]", *_ABLATED.get(name, ())))
-
-
 NETWORKS = {
     network.name: network
     for network in (
         *(_network(family, density) for family in FAMILIES for density in DENSITIES),
-        *map(_ablation, ABLATIONS),
+        *(NetworkSpec(name, OURS, (_ABLATION_DENSITIES, *own)) for name, (_, own) in _ABLATIONS.items()),
         *(_network(family, MIDDLE, samples) for family in FAMILIES for samples in SAMPLE_COUNTS),
     )
 }
@@ -146,23 +120,17 @@ def check_names(option: str, names: Sequence[str], known: Collection[str]) -> tu
     return tuple(dict.fromkeys(names))
 
 
-@dataclass(frozen=True)
-class Budget:
-    """Training time of each network, the same for all: minutes or steps."""
-
-    minutes: float = 0.0
-    steps: int = 0
-
-    def __post_init__(self) -> None:
-        if bool(self.minutes) == bool(self.steps):
-            raise InputError("exactly one of --minutes and --steps must be above 0.")
-
-    @property
-    def settings(self) -> Settings:
-        """The budget as settings of a configuration."""
-        if self.minutes:
-            return (f"schedule.minutes={self.minutes}",)
-        return ("schedule.minutes=0", f"schedule.steps={self.steps}")
+def budget_of(minutes: float | None = None, steps: int | None = None) -> Settings:
+    """The settings of a training time, the same for each network: minutes or steps; none without either."""
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise InputError(f"--minutes must be a number above 0, got {minutes:g}.")
+    if steps is not None and steps < 1:
+        raise InputError(f"--steps must be at least 1, got {steps}.")
+    if minutes is not None and steps is not None:
+        raise InputError("exactly one of --minutes and --steps must be above 0.")
+    if steps is not None:
+        return ("schedule.minutes=0", f"schedule.steps={steps}")
+    return () if minutes is None else (f"schedule.minutes={minutes}",)
 
 
 def budget_text(minutes: float, steps: int) -> str:
@@ -184,7 +152,7 @@ class Scale:
     rehearsal: bool = False
     crop: int = 384
     frames: int = 0
-    budget: Budget = field(default_factory=lambda: Budget(minutes=3.0))
+    budget: Settings = ("schedule.minutes=3.0",)
     scenes: int = 16
     wide_scenes: int = 8
     wide_size: Size = (375, 1242)
@@ -207,7 +175,7 @@ QUICK_SCALE = Scale(
     rehearsal=True,
     crop=64,
     frames=2,
-    budget=Budget(steps=4),
+    budget=budget_of(steps=4),
     scenes=2,
     wide_scenes=1,
     wide_size=(64, 160),

@@ -40,7 +40,7 @@ GENERATED, GENERATED_WIDE, SCENES = "generated", "generated-wide", "scenes"
 FIRST_SCENE = 2**61 + 2**20
 """Number of the first generated frame; training counts from 0 and does not reach it."""
 FLOW_CHANNELS = 2
-_CACHED_SCENES, _CACHED_HASHES = 64, 2**14
+_CACHED_SCENES = 64
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,12 @@ class FrameOptions:
     bank: str = ""
 
 
+_LAYOUTS = {
+    "flyingthings": ("FlyingThings3D", "val", "final", "test split, final pass, left camera, flow into the future"),
+    "sintel": ("Sintel", None, "final", "training frames, final pass"),
+    "kitti": ("KITTI2015", None, None, "training frames"),
+}
+"""Name, split, render pass and description of the data set of each option."""
 _Found = dict[str, tuple[Sequence[FrameSource], str]]
 """Samples and description by data set."""
 
@@ -132,17 +138,7 @@ def square_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> 
 
     training: the data that networks are trained on; generated frames are of the same kind.
     """
-    cut = f"the {scale.crop}×{scale.crop} pixels in their middle"
-    found: _Found = {}
-    if options.flyingthings is not None:
-        samples = _layout_samples("FlyingThings3D", "--flyingthings", options.flyingthings, "val", "final")
-        wanted = [sample for sample in samples if {"left", "into_future"} <= set(Path(sample.name).parts)]
-        text = f"test split, final pass, left camera, flow into the future, {cut}"
-        found["FlyingThings3D"] = wanted, text
-    if options.sintel is not None:
-        samples = _layout_samples("Sintel", "--sintel", options.sintel, None, "final")
-        found["Sintel"] = samples, f"training frames, final pass, {cut}"
-    found |= _folders(options.root, f"a folder of frames, {cut}", kitti=False)
+    found = _on_disk(options, f"the {scale.crop}×{scale.crop} pixels in their middle", kitti=False)
     on_disk = (options.sintel, options.kitti, options.flyingthings, options.root)
     if count := options.scenes or (scale.scenes if not any(on_disk) else 0):
         name = GENERATED if training.source == LAYERED else SCENES
@@ -157,10 +153,7 @@ def square_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> 
 
 def wide_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> FrameSet:
     """The frames of Table 3: KITTI's, whole, or wide generated ones where there are none."""
-    found: _Found = {}
-    if options.kitti is not None:
-        found["KITTI2015"] = _layout_samples("KITTI2015", "--kitti", options.kitti), "training frames, whole"
-    found |= _folders(options.root, "a folder of frames, whole", kitti=True)
+    found = _on_disk(options, "whole", kitti=True)
     if not found:
         scenes = _generated(GENERATED_WIDE, scale.wide_scenes, scale.wide_size, training, options.bank)
         found[GENERATED_WIDE] = scenes
@@ -169,9 +162,25 @@ def wide_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> Fr
 
 def folders_without_flow(options: FrameOptions) -> list[str]:
     """The data sets below the root that hold disparity; the tables leave them out."""
-    if options.root is None:
-        return []
     return sorted({sample.dataset for sample in _below(options.root) if sample.channels != FLOW_CHANNELS})
+
+
+def _on_disk(options: FrameOptions, part: str, *, kitti: bool) -> _Found:
+    """The data sets with flow that are or are not KITTI's; part: the part of their frames that is used, in words."""
+    found: _Found = {}
+    for option, (name, split, render, about) in _LAYOUTS.items():
+        root = getattr(options, option)
+        if root is None or (option == "kitti") != kitti:
+            continue
+        with _errors_name(f"--{option}"):
+            samples = [replace(s, dataset=name) for s in open_dataset(name.lower(), root, split, render).samples]
+        if option == "flyingthings":
+            samples = [sample for sample in samples if {"left", "into_future"} <= set(Path(sample.name).parts)]
+        found[name] = samples, f"{about}, {part}"
+    below = [s for s in _below(options.root) if s.channels == FLOW_CHANNELS and ("kitti" in s.dataset.lower()) == kitti]
+    for name in dict.fromkeys(sample.dataset for sample in below):
+        found[name] = [sample for sample in below if sample.dataset == name], f"a folder of frames, {part}"
+    return found
 
 
 @lru_cache(maxsize=4)
@@ -195,24 +204,9 @@ def _errors_name(option: str) -> Iterator[None]:
         raise type(error)(re.sub(r"^root\b", option, str(error))) from error
 
 
-def _below(root: Path) -> list[Sample]:
+def _below(root: Path | None) -> list[Sample]:
     with _errors_name("--root"):
-        return find_samples(root)
-
-
-def _folders(root: Path | None, text: str, *, kitti: bool) -> _Found:
-    """The data sets with flow below a root whose name is or is not one of KITTI's."""
-    samples = [] if root is None else [s for s in _below(root) if s.channels == FLOW_CHANNELS]
-    names = dict.fromkeys(sample.dataset for sample in samples if ("kitti" in sample.dataset.lower()) == kitti)
-    return {name: ([sample for sample in samples if sample.dataset == name], text) for name in names}
-
-
-def _layout_samples(
-    dataset: str, option: str, root: Path, split: str | None = None, render: str | None = None
-) -> list[Sample]:
-    with _errors_name(option):
-        samples = open_dataset(dataset.lower(), root, split, render).samples
-    return [replace(sample, dataset=dataset) for sample in samples]
+        return [] if root is None else find_samples(root)
 
 
 def _generated(name: str, count: int, size: Size, training: DataConfig, bank: str) -> tuple[list[SceneSample], str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,15 @@ from flowinpaint.config_parsing import build
 from flowinpaint.data.folder import file_hash
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation.runner import Step
-from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.io import make_folder
 from flowinpaint.machine import device_name
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
-from flowinpaint.reproduction.experiment import NETWORKS, Budget, NetworkSpec, Scale, budget_text
+from flowinpaint.reproduction.experiment import NETWORKS, NetworkSpec, Scale, Settings, budget_text
+from flowinpaint.text_tables import write_text
 from flowinpaint.training.checkpoint import RunFolder, list_checkpoints, read_newest
 from flowinpaint.training.config import GENERATED, ScheduleConfig, TrainingConfig, check_same_run, read_config
 from flowinpaint.training.distributed import World
-from flowinpaint.training.loop import Listener, Progress, train
+from flowinpaint.training.loop import Listener, train
 from flowinpaint.version import __version__
 
 ABOUT = "network.json"
@@ -88,11 +89,6 @@ class TrainedNetwork:
     training: Training | None
 
     @property
-    def here(self) -> bool:
-        """True if the weights are on this machine."""
-        return self.weights.is_file()
-
-    @property
     def without_repeats(self) -> bool:
         """True if training is known to have ended before it saw a generated sample a second time."""
         if self.training is None:
@@ -103,17 +99,17 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """A user's wishes for networks. None means no wish: a finished network may differ in it.
+    """A user's wishes for networks. None or () is no wish: a finished network may differ in it.
 
     models: a folder with NAME.safetensors or NAME/model.safetensors to use instead of training. The .json file
     written with them is enough for a network whose runs are known.
     settings: changes to the configuration of all networks. train: False to train nothing.
     """
 
-    budget: Budget | None = None
+    budget: Settings = ()
     bank: str | None = None
     models: Path | None = None
-    settings: tuple[str, ...] = ()
+    settings: Settings = ()
     train: bool = True
 
     def __post_init__(self) -> None:
@@ -126,66 +122,50 @@ class NetworkOptions:
             raise MissingFileError(f"--bank: {self.bank} does not exist.")
 
 
+@dataclass
 class Networks:
     """The networks below a folder, by name."""
 
-    def __init__(
-        self,
-        folder: Path,
-        scale: Scale,
-        options: NetworkOptions,
-        device: torch.device,
-        callbacks: Callbacks | None = None,
-    ) -> None:
-        self.folder, self.scale, self.options = folder, scale, options
-        self._world = World(device)
-        self._callbacks = callbacks or Callbacks()
-        self._configs: dict[str, TrainingConfig] = {}
+    folder: Path
+    scale: Scale
+    options: NetworkOptions
+    device: str
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    _configs: dict[str, TrainingConfig] = field(default_factory=dict)
 
     def config(self, spec: NetworkSpec) -> TrainingConfig:
         """The configuration that trains a network now."""
-        if spec.name in self._configs:
-            return self._configs[spec.name]
-        options = self.options
-        settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget).settings]
-        if options.bank is not None:
-            settings.append(f"data.bank={json.dumps(options.bank)}")
-        return self._configs.setdefault(spec.name, read_config(spec.config, [*settings, *options.settings]))
+        if spec.name not in self._configs:
+            options = self.options
+            settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget)]
+            if options.bank is not None:
+                settings.append(f"data.bank={json.dumps(options.bank)}")
+            self._configs[spec.name] = read_config(spec.config, [*settings, *options.settings])
+        return self._configs[spec.name]
 
     def find(self, name: str) -> TrainedNetwork | None:
-        """A finished network that matches the options; None if it has to be trained."""
-        spec = NETWORKS[name]
-        if (found := self._find_in_models(spec)) is not None:
-            return found
+        """A finished network: one of the user's models, or one here that matches the options; None without either."""
+        spec, models = NETWORKS[name], self.options.models
+        if models is not None:
+            single, run = models / f"{name}{WEIGHTS_SUFFIX}", RunFolder(models / name)
+            for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
+                training = _read_training(about)
+                if training is not None and training.rehearsal and not self.scale.rehearsal:
+                    raise InputError(f"--models must hold networks made without --quick; {weights} is of a rehearsal.")
+                if weights.is_file():
+                    return _network_in(weights, spec, training)
+                if training is not None:
+                    return TrainedNetwork(spec, weights, training.weights, training)
         run = RunFolder(self.folder / name)
         training = _read_training(run.path / ABOUT)
         if training is None or not run.model.is_file():
             return None
-        weights = file_hash(run.model)
-        if training.weights != weights:
-            return TrainedNetwork(spec, run.model, weights, None)  # a user replaced the file
-        return None if self._mismatch(spec, training) else TrainedNetwork(spec, run.model, weights, training)
+        found = _network_in(run.model, spec, training)
+        return None if found.training is not None and self._mismatch(spec, training) else found
 
     def get(self, name: str) -> TrainedNetwork:
         """A network; if necessary it is trained, or its interrupted training resumed."""
         return self.find(name) or self._train(NETWORKS[name])
-
-    def _find_in_models(self, spec: NetworkSpec) -> TrainedNetwork | None:
-        """The network in the user's folder of models."""
-        if self.options.models is None:
-            return None
-        single = self.options.models / f"{spec.name}{WEIGHTS_SUFFIX}"
-        run = RunFolder(self.options.models / spec.name)
-        for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
-            training = _read_training(about)
-            if training is not None and training.rehearsal and not self.scale.rehearsal:
-                raise InputError(f"--models must hold networks made without --quick; {weights} is of a rehearsal.")
-            if weights.is_file():
-                own = file_hash(weights)
-                return TrainedNetwork(spec, weights, own, training if training and training.weights == own else None)
-            if training is not None:
-                return TrainedNetwork(spec, weights, training.weights, training)
-        return None
 
     def _mismatch(self, spec: NetworkSpec, training: Training) -> str:
         """The difference between a network's training and the options, "" if there is none."""
@@ -194,7 +174,7 @@ class Networks:
             check_same_run(before, wanted)
         except InputError as error:
             return str(error)
-        if self.options.budget is not None and (difference := _budget_mismatch(before.schedule, wanted.schedule)):
+        if self.options.budget and (difference := _budget_mismatch(before.schedule, wanted.schedule)):
             return difference
         if self.options.bank is not None and file_hash(Path(self.options.bank)) != training.bank:
             return "data.bank: another bank."
@@ -202,55 +182,54 @@ class Networks:
 
     def _train(self, spec: NetworkSpec) -> TrainedNetwork:
         run, config = RunFolder(self.folder / spec.name), self.config(spec)
-        callbacks, device = self._callbacks, self._world.device
+        callbacks, world = self.callbacks, World(torch.device(self.device))
         make_folder(self.folder)
-        resume = False
-        if list_checkpoints(run.checkpoints):
-            config, resume = self._resumed(spec, run, config)
+        config, resume = self._resumed(spec, run, config)
         if not resume:
             self._retire(spec, run)
-        if device.type == "cpu" and not self.scale.rehearsal:
+        if world.device.type == "cpu" and not self.scale.rehearsal:
             callbacks.note_once("On a CPU a step takes seconds to a minute: train on a GPU, or rehearse with --quick.")
         budget = budget_text(config.schedule.minutes, config.schedule.steps)
         callbacks.note(f"{'Resuming' if resume else 'Training'} {spec.name}: {budget}.")
-        last = Progress(0, 0.0, 0.0)
-        with callbacks.training(config, self._world) as listener, _freed_memory(device):
-
-            def progress(at: Progress) -> None:
-                nonlocal last
-                last = at
-                listener.progress(at)
-
-            note = (lambda sentence: None) if self.scale.rehearsal else listener.note
-            outcome = train(config, run.path, self._world, resume=resume, listener=Listener(note, progress))
+        with callbacks.training(config, world) as listener:
+            if self.scale.rehearsal:
+                listener = Listener(progress=listener.progress)  # without notes
+            try:
+                outcome = train(config, run.path, world, resume=resume, listener=listener)
+            finally:
+                if world.device.type == "cuda":
+                    torch.compiler.reset()  # PyTorch stops compiling the same code after a few networks
+                    gc.collect()
+                    torch.cuda.empty_cache()
         if outcome.interrupted:
             raise TrainingStopped(f"step {outcome.step} of {spec.name} is saved")
         training = Training(
             config=json.loads(json.dumps(asdict(config))),  # as a later run reads it
             steps=outcome.step,
-            seconds=last.seconds if last.step else read_newest(run.checkpoints)[0].seconds,
-            device=device_name(device),
+            seconds=read_newest(run.checkpoints)[0].seconds,
+            device=device_name(self.device),
             version=__version__,
             weights=file_hash(run.model),
             bank=file_hash(Path(config.data.bank)) if config.data.bank else "",
             rehearsal=self.scale.rehearsal,
         )
-        with atomic_path(run.path / ABOUT) as temporary:
-            temporary.write_text(json.dumps(asdict(training), indent=1) + "\n", encoding="utf-8")
+        write_text(run.path / ABOUT, json.dumps(asdict(training), indent=1) + "\n")
         shutil.rmtree(run.checkpoints)  # several times the size of the weights
         return TrainedNetwork(spec, run.model, training.weights, training)
 
     def _resumed(self, spec: NetworkSpec, run: RunFolder, config: TrainingConfig) -> tuple[TrainingConfig, bool]:
         """The configuration to train with, and whether to resume from the checkpoints of a run."""
+        if not list_checkpoints(run.checkpoints):
+            return config, False
         try:
             before = read_newest(run.checkpoints)[0].config
             check_same_run(before, config)
         except (InputError, FileFormatError) as error:
-            self._callbacks.note(f"{spec.name} is trained anew: {error}")
+            self.callbacks.note(f"{spec.name} is trained anew: {error}")
             return config, False
         if self.options.bank is None:
             config = replace(config, data=replace(config.data, bank=before.data.bank))
-        if self.options.budget is None:
+        if not self.options.budget:
             return replace(config, schedule=before.schedule), True
         return config, not _budget_mismatch(before.schedule, config.schedule)
 
@@ -264,7 +243,7 @@ class Networks:
         if old.exists():
             shutil.rmtree(old)
         run.path.rename(old)
-        self._callbacks.note(f"{run.path} held another network, now {old.name}: {reason}")
+        self.callbacks.note(f"{run.path} held another network, now {old.name}: {reason}")
 
 
 def _budget_mismatch(before: ScheduleConfig, now: ScheduleConfig) -> str:
@@ -272,20 +251,14 @@ def _budget_mismatch(before: ScheduleConfig, now: ScheduleConfig) -> str:
     return "" if old == new else f"schedule: its training was of {old}, not {new}."
 
 
+def _network_in(weights: Path, spec: NetworkSpec, training: Training | None) -> TrainedNetwork:
+    """The network in a file; its training is unknown if it made other weights, as when a user replaced the file."""
+    own = file_hash(weights)
+    return TrainedNetwork(spec, weights, own, training if training is not None and training.weights == own else None)
+
+
 def _read_training(path: Path) -> Training | None:
     try:
         return Training(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-
-
-@contextmanager
-def _freed_memory(device: torch.device) -> Iterator[None]:
-    """Free the memory of a training on a GPU at its end."""
-    try:
-        yield
-    finally:
-        if device.type == "cuda":
-            torch.compiler.reset()  # PyTorch stops compiling the same code after a few networks
-            gc.collect()
-            torch.cuda.empty_cache()

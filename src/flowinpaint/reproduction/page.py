@@ -24,7 +24,6 @@ from flowinpaint.text_tables import markdown_table, wrapped
 from flowinpaint.training.config import GENERATED as LAYERED
 from flowinpaint.version import __version__
 
-PICTURES = (".png", ".svg")
 _REHEARSAL = (
     "**This is a rehearsal (`--quick`): tiny networks, trained for a moment, on a few small frames. Its results are "
     "meaningless; it only shows that every step works.**"
@@ -33,65 +32,64 @@ _REHEARSAL = (
 
 @dataclass(frozen=True)
 class Page:
-    """Rows of the CSV file, paragraphs of the Markdown page, and pictures if they can be drawn.
+    """Rows of the CSV file, paragraphs of the Markdown page, and pictures, none where they cannot be drawn.
 
     alternative: the alternative text of the picture.
     """
 
-    name: str
     rows: list[dict[str, Any]]
     paragraphs: list[str]
-    pictures: Callable[[], Pictures] | None
+    pictures: Callable[[], Pictures]
     alternative: str
 
 
-def write_page(out: Path, page: Page, rehearsal: bool) -> list[Path]:
-    """Write a page's files and return their paths; old pictures that can no longer be drawn are removed."""
-    pictures = page.pictures() if page.pictures is not None else {}
+def write_page(path: Path, page: Page, rehearsal: bool) -> list[Path]:
+    """Write a page's files, path with their suffixes, and return them; old pictures not drawn any more are removed."""
+    pictures = page.pictures()
     head, *rest = page.paragraphs
-    image = f"![{page.alternative}]({page.name}.png)"
+    image = f"![{page.alternative}]({path.name}.png)"
     none = "No picture was drawn; it needs matplotlib, the extra `plots`."
     parts = [head, *([_REHEARSAL] if rehearsal else []), image if pictures else none, *rest]
     text = "\n\n".join(map(wrapped, parts)) + "\n"
     rows = [{**row, "version": __version__, "rehearsal": "yes" if rehearsal else "no"} for row in page.rows]
-    contents = {".csv": csv_text(rows).encode(), ".md": text.encode(), **pictures}
-    make_folder(out)
-    for suffix in PICTURES:
-        if suffix not in pictures:
-            (out / f"{page.name}{suffix}").unlink(missing_ok=True)
-    for suffix, content in contents.items():
-        with atomic_path(out / f"{page.name}{suffix}") as temporary:
-            temporary.write_bytes(content)
-    return [out / f"{page.name}{suffix}" for suffix in contents]
-
-
-def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as CSV under the names of all their columns; None is an empty cell."""
-    text = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return text.getvalue()
+    make_folder(path.parent)
+    for suffix in {".png", ".svg"} - pictures.keys():
+        path.with_suffix(suffix).unlink(missing_ok=True)
+    contents = {".csv": table.getvalue().encode(), ".md": text.encode(), **pictures}
+    for suffix, content in contents.items():
+        with atomic_path(path.with_suffix(suffix)) as temporary:
+            temporary.write_bytes(content)
+    return [path.with_suffix(suffix) for suffix in contents]
+
+
+def paragraph(lines: Iterable[str], *heading: str) -> list[str]:
+    """Lines as a paragraph below a heading; nothing without any."""
+    text = "\n".join(lines)
+    return [*heading, text] if text else []
 
 
 def provenance(session: Session, frames: FrameSet, means: Means | None, networks: Iterable[str]) -> list[str]:
     """Paragraphs on the frames and devices, the training of the networks, and what is missing."""
-    seed = session.run_options.seed
     lines = [
         *(f"- **{name}**, {text}." for name, text in frames.about.items()),
         "- The given share is of all pixels, drawn among those with ground truth. Masks come from the frames' files "
-        f"where they exist, otherwise from seed {seed}.",
+        f"where they exist, otherwise from seed {session.run_options.seed}.",
         "- EPE (px) covers all pixels with ground truth, including the given ones, as in the paper.",
         f"- Filled on {_devices(session, means)}; flowinpaint {__version__}, torch {torch.__version__}.",
     ]
-    parts = ["## What was measured", "\n".join(lines)]
-    if means is not None and means.failures:
-        parts.append("\n".join(_failures(means)))
-    if missing := session.methods.missing:
-        parts.append("\n".join(f"- {label(name)} is left out: {reason}." for name, reason in missing.items()))
-    find = session.methods.networks.find
-    trained = [found for name in dict.fromkeys(networks) if (found := find(name)) is not None]
+    failures = [
+        f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; the "
+        f"mean covers the others: {mean.error}"
+        for (column, dataset, case), mean in (means or {}).items()
+        if mean.failures
+    ]
+    missing = [f"- {label(name)} is left out: {reason}." for name, reason in session.missing.items()]
+    parts = [*paragraph(lines, "## What was measured"), *paragraph(failures), *paragraph(missing)]
+    trained = [found for name in dict.fromkeys(networks) if (found := session.networks.find(name)) is not None]
     if trained:
         parts += ["## How the networks were trained", _networks_table(trained), *_budget_note(trained)]
     return parts
@@ -126,7 +124,7 @@ def _data_text(data: dict[str, Any], bank: str) -> str:
 def _devices(session: Session, means: Means | None) -> str:
     """The devices of the runs in words; of another machine only the kind is known."""
     own = session.run_options.device
-    names = {own: f"{own} ({device_name(torch.device(own))})"}
+    names = {own: f"{own} ({device_name(own)})"}
     devices = means.devices if means is not None else [own]
     return ", ".join(names.get(device, f"{device} of another machine") for device in devices) or names[own]
 
@@ -141,11 +139,3 @@ def _budget_note(trained: Sequence[TrainedNetwork]) -> list[str]:
     if len(known) < len(trained):
         return ["The training of weights made elsewhere is unknown."]
     return []
-
-
-def _failures(means: Means) -> list[str]:
-    return [
-        f"- {label(column)} failed on {mean.failures} of {mean.frames} frames of {dataset} at {case_text(case)}; the "
-        f"mean covers the others: {mean.error}"
-        for (column, dataset, case), mean in means.failures.items()
-    ]

@@ -6,28 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flowinpaint.masks.cases import case_text
-from flowinpaint.text_tables import markdown_table
+from flowinpaint.text_tables import NONE, markdown_table
 
 DIGITS = 3
 """Values that are equal when rounded to these digits are level."""
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The names with a smaller (better), an equal and a larger value than the base."""
-
-    ahead: tuple[str, ...] = ()
-    level: tuple[str, ...] = ()
-    behind: tuple[str, ...] = ()
-
-    def place(self, name: str) -> str:
-        """The place of a name: "ahead", "level", "behind", or "" without one."""
-        return next((place for place in ("ahead", "level", "behind") if name in getattr(self, place)), "")
-
-    @property
-    def cells(self) -> list[str]:
-        """The three places as cells of a table."""
-        return [names_text(self.ahead), names_text(self.level), names_text(self.behind)]
+AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
+Ranking = dict[str, str]
+"""The place of each name against the base, best first; those with a smaller value are ahead."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +41,20 @@ class Comparison:
 
 
 def rank(values: Mapping[str, float | None], base: str) -> Ranking:
-    """The ranking of the names that have a value against the base, best first."""
+    """The ranking of the names that have a value against the base."""
     own = values.get(base)
     if own is None:
-        return Ranking()
+        return {}
     ranked = sorted((value, name) for name, value in values.items() if value is not None and name != base)
     differences = {name: round(value, DIGITS) - round(own, DIGITS) for value, name in ranked}
-    return Ranking(
-        tuple(name for name, difference in differences.items() if difference < 0),
-        tuple(name for name, difference in differences.items() if difference == 0),
-        tuple(name for name, difference in differences.items() if difference > 0),
-    )
+    return {name: AHEAD if by < 0 else BEHIND if by else LEVEL for name, by in differences.items()}
 
 
 def compare(here: Mapping[str, float | None], paper: Mapping[str, float | None], base: str) -> Comparison:
     """The rankings here and in the paper."""
     own, printed = rank(here, base), rank(paper, base)
-    compared = [name for name in here if own.place(name) and printed.place(name) in ("ahead", "behind")]
-    differing = {name: printed.place(name) for name in compared if own.place(name) != printed.place(name)}
+    compared = [name for name in here if name in own and printed.get(name) in (AHEAD, BEHIND)]
+    differing = {name: printed[name] for name in compared if own[name] != printed[name]}
     return Comparison(own, printed, len(compared), differing)
 
 
@@ -81,13 +62,14 @@ def comparison_table(comparisons: Mapping[tuple[str, float], Comparison], base: 
     """The comparisons by data set and density as Markdown."""
     rows = []
     for (dataset, density), found in comparisons.items():
-        paper = found.paper
-        printed = f"{names_text(paper.ahead)} / {names_text(paper.behind)}" if any((paper.ahead, paper.behind)) else "–"
-        rows.append([dataset, case_text(density), *found.here.cells, printed, found.verdict])
+        differs = set(found.paper.values()) - {LEVEL}
+        printed = " / ".join(names_at(found.paper, AHEAD, BEHIND)) if differs else NONE
+        rows.append([dataset, case_text(density), *names_at(found.here), printed, found.verdict])
     headings = ["data set", "given", f"ahead of {base}", "level", "behind", "paper: ahead / behind", "as in the paper"]
     return markdown_table(headings, rows, words=range(len(headings)))
 
 
-def names_text(names: tuple[str, ...]) -> str:
-    """Names with commas, or a dash."""
-    return ", ".join(names) or "–"
+def names_at(ranking: Ranking, *places: str) -> list[str]:
+    """The names at each place, by default all three, with commas; a dash without any."""
+    by_place = {place: [name for name, own in ranking.items() if own == place] for place in (AHEAD, LEVEL, BEHIND)}
+    return [", ".join(by_place[place]) or NONE for place in places or by_place]

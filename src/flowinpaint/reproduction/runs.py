@@ -1,34 +1,38 @@
-"""Runs of methods on frames, computed only where no record is known, and their means."""
+"""Runs of methods on frames: columns of tables and their means, known records and fields, and batches of new ones."""
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from flowinpaint import checks
-from flowinpaint.api import load_model, to_batch
+from flowinpaint.api import fill_together, load_model
+from flowinpaint.checks import check_picture
 from flowinpaint.data.folder import Frame
-from flowinpaint.errors import sentence_of
-from flowinpaint.evaluation.records import Record, RunKey
-from flowinpaint.evaluation.runner import Job, Step, frame_key, measure, run_jobs
+from flowinpaint.errors import FileFormatError, MissingFileError, sentence_of
+from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store, record_of
+from flowinpaint.evaluation.runner import Job, record_runs, run_jobs
+from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.masks.cases import Case
+from flowinpaint.methods.method import Fill
+from flowinpaint.methods.neural import fill_function
 from flowinpaint.networks.network import Network
-from flowinpaint.networks.output import confidence_of, expected_error
-from flowinpaint.reproduction.frames import FrameSet
-from flowinpaint.reproduction.networks import Callbacks
-from flowinpaint.reproduction.records import Records
-from flowinpaint.result import Info, Result
+from flowinpaint.result import Result, Solution
 from flowinpaint.viz.colours import Field
 
-KeepField = Callable[[RunKey, Field], None]
+RECORDS = "records.jsonl"
+FIELDS = "fields"
+"""The folder of filled fields, next to the records."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,8 @@ class Column:
         return replace(frame, method=self.method, weights=self.weights, parameters=self.parameters)
 
 
-class ColumnRecord(NamedTuple):
-    """The record of a column on a frame. Its method and device are those of the machine that made it."""
-
-    column: str
-    record: Record
+ColumnRecord = tuple[str, Record]
+"""The name of a column and its record on a frame, whose method and device are those of the machine that made it."""
 
 
 @dataclass(frozen=True)
@@ -83,100 +84,121 @@ class Mean:
     devices: tuple[str, ...]
 
 
-class Means:
-    """Means over the frames of a data set, by column and density."""
-
-    def __init__(self, results: Iterable[ColumnRecord]) -> None:
-        groups: dict[tuple[str, str, Case], list[Record]] = {}
-        for column, record in results:
-            groups.setdefault((column, record.key.dataset, record.key.case), []).append(record)
-        self._means = {place: _mean(group) for place, group in groups.items()}
-        self.columns = list(dict.fromkeys(column for column, _, _ in groups))
-        self.datasets = list(dict.fromkeys(dataset for _, dataset, _ in groups))
-        self.devices = sorted({device for mean in self._means.values() for device in mean.devices})
-
-    def at(self, column: str, dataset: str, case: Case) -> Mean | None:
-        """The mean of a column on a data set at a density, None if nothing was measured."""
-        return self._means.get((column, dataset, case))
-
-    def value(self, column: str, dataset: str, case: Case, figure: str = "epe") -> float | None:
-        """One figure of it, "epe" or "fl"."""
-        value: float | None = getattr(self.at(column, dataset, case), figure, None)
-        return value
+class Means(dict[tuple[str, str, Case], Mean]):
+    """Means over the frames of a data set, by column, data set and density."""
 
     @property
-    def failures(self) -> dict[tuple[str, str, Case], Mean]:
-        """The means that lack a frame."""
-        return {place: mean for place, mean in self._means.items() if mean.failures}
+    def columns(self) -> list[str]:
+        """The columns with a result."""
+        return list(dict.fromkeys(column for column, _, _ in self))
+
+    @property
+    def datasets(self) -> list[str]:
+        """The data sets."""
+        return list(dict.fromkeys(dataset for _, dataset, _ in self))
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of all runs."""
+        return sorted({device for mean in self.values() for device in mean.devices})
+
+    def value(self, column: str, dataset: str, case: Case, figure: str = "epe") -> float | None:
+        """One figure of a mean, "epe" or "fl"; None if nothing was measured."""
+        value: float | None = getattr(self.get((column, dataset, case)), figure, None)
+        return value
+
+
+def means_of(results: Iterable[ColumnRecord]) -> Means:
+    """The means over records."""
+    groups: dict[tuple[str, str, Case], list[Record]] = {}
+    for column, record in results:
+        groups.setdefault((column, record.key.dataset, record.key.case), []).append(record)
+    return Means({place: _mean(group) for place, group in groups.items()})
 
 
 def _mean(records: list[Record]) -> Mean:
     measured = [record.measured for record in records if record.measured is not None]
     errors = [record.error for record in records if record.measured is None]
     n = len(measured) or None
-    return Mean(
-        n and sum(m.epe for m in measured) / n,
-        n and sum(m.fl for m in measured) / n,
-        n and sum(m.seconds for m in measured) / n,
-        len(records),
-        len(errors),
-        errors[0] if errors else "",
-        tuple(sorted({record.key.device for record in records})),
-    )
+    epe, fl, seconds = (n and sum(getattr(m, name) for m in measured) / n for name in ("epe", "fl", "seconds"))
+    devices = tuple(sorted({record.key.device for record in records}))
+    return Mean(epe, fl, seconds, len(records), len(errors), errors[0] if errors else "", devices)
 
 
-def run_columns(
-    frames: FrameSet,
-    columns: Sequence[Column],
-    records: Records,
-    options: RunOptions,
-    callbacks: Callbacks,
-    keep_field: KeepField | None = None,
-) -> list[ColumnRecord]:
-    """The record of each column on each frame that has enough valid pixels for its density.
+def identity(key: RunKey, *, any_device: bool = False) -> str:
+    """The part of a key that identifies a run wherever its weights lay, and if asked on any device."""
+    return replace(key, method="" if key.weights else key.method, device="" if any_device else key.device).text
 
-    Runs are made column by column, so that a network is loaded once. Each record is kept at once.
+
+class Records:
+    """Successful runs and their fields: of this reproduction on the same device, or of other machines on any device."""
+
+    def __init__(self, store: RecordStore, others: Sequence[Record], folders: Sequence[Path]) -> None:
+        self.store, self._folders = store, folders
+        self._known = {identity(r.key, any_device=True): r for r in reversed(others) if r.measured is not None}
+        self.know(store)
+
+    def know(self, records: Iterable[Record]) -> None:
+        """Find these records from now on, which the store has."""
+        self._known |= {identity(record.key): record for record in records if record.measured is not None}
+
+    def find(self, key: RunKey) -> Record | None:
+        """The record of a successful run, or None."""
+        return self._known.get(identity(key)) or self._known.get(identity(key, any_device=True))
+
+    def find_field(self, key: RunKey) -> Field | None:
+        """The field of a run on any device, or None."""
+        for path in (folder / _field_file(key) for folder in self._folders):
+            if path.is_file():
+                field: Field = np.load(path, allow_pickle=False)
+                return field
+        return None
+
+    def keep_field(self, key: RunKey, field: Field) -> None:
+        """Write a field, whole or not at all. Sampling takes too long to do it twice for `figure-samples`."""
+        with atomic_path(make_folder(self._folders[0]) / _field_file(key)) as temporary, temporary.open("wb") as file:
+            np.save(file, field, allow_pickle=False)
+
+
+@contextmanager
+def open_records(out: Path, others: Sequence[Path] = ()) -> Iterator[Records]:
+    """The records in a folder, locked against other processes, and in other machines' files."""
+    known = [record for path in others for record in read_records(path)]
+    with open_store(make_folder(out) / RECORDS) as store:
+        yield Records(store, known, [path.parent / FIELDS for path in (out / RECORDS, *others)])
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records in a file of JSON lines."""
+    if not path.is_file():
+        raise MissingFileError(f"--records must be the {RECORDS} of a reproduction; {path} does not exist.")
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            records.append(record_of(json.loads(line)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise FileFormatError(f"--records: {path}: line {number} is not the record of a run.") from error
+    return records
+
+
+def _field_file(key: RunKey) -> str:
+    return hashlib.blake2b(identity(key, any_device=True).encode(), digest_size=16).hexdigest() + ".npy"
+
+
+def run_all(
+    jobs: Sequence[Job], processes: int, *, batch: int, keep_field: Callable[[RunKey, Field], None]
+) -> Generator[Record, None, None]:
+    """The records of jobs of one run each; networks fill up to `batch` frames in a call.
+
     keep_field: receives the fields of networks that sample, see `_run_batches`.
     """
-    cases = list(dict.fromkeys(column.case for column in columns))
-    keys = {
-        (sample, case): frame_key(sample, case, options.seed, options.device, frames.crop)
-        for sample in frames.samples
-        for case in sample.possible(cases)
-    }
-    wanted = [
-        (column, sample, column.key(keys[sample, column.case]))
-        for column in columns
-        for sample in frames.samples
-        if (sample, column.case) in keys
-    ]
-    # By key, since two columns may need the same run.
-    missing = {k.text: Job(sample, (k,)) for c, sample, k in wanted if c.compute and records.find(k) is None}
-    made = _run(list(missing.values()), records, options, callbacks, keep_field) if missing else {}
-    found = ((column.name, records.find(key) or made.get(key.text)) for column, _, key in wanted)
-    return [ColumnRecord(name, record) for name, record in found if record is not None]
 
+    def in_batch(job: Job) -> bool:
+        return batch > 1 and bool(job.runs[0].weights)
 
-def _run(
-    jobs: Sequence[Job], records: Records, options: RunOptions, callbacks: Callbacks, keep_field: KeepField | None
-) -> dict[str, Record]:
-    """The records of jobs by key. Networks run in batches if the options say so."""
-    batched = [job for job in jobs if options.batch > 1 and job.runs[0].weights]
-    single = [job for job in jobs if not (options.batch > 1 and job.runs[0].weights)]
-    groups = [list(group) for _, group in groupby(batched, key=_batch_of)]
-    batches = (record for group in groups for record in _run_batches(group, options.batch, keep_field))
-    left = Counter((job.runs[0].dataset, job.runs[0].method) for job in jobs)
-    made: dict[str, Record] = {}
-    # Closed, so that an interruption ends the processes at once.
-    with callbacks.runs() as report, closing(run_jobs(single, options.jobs)) as singles:
-        report(Step(0, len(jobs)))
-        for record in chain(singles, batches):
-            records.add(record)
-            made[record.key.text] = record
-            place = record.key.dataset, record.key.method
-            left[place] -= 1
-            report(Step(len(made), len(jobs), record, left[place]))
-    return made
+    yield from run_jobs([job for job in jobs if not in_batch(job)], processes)
+    for _, group in groupby(filter(in_batch, jobs), key=_batch_of):
+        yield from _run_batches(list(group), batch, keep_field)
 
 
 def _batch_of(job: Job) -> tuple[str, str, str]:
@@ -185,7 +207,7 @@ def _batch_of(job: Job) -> tuple[str, str, str]:
     return key.method, str(key.case), str(key.parameters)
 
 
-def _run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None) -> Iterator[Record]:
+def _run_batches(jobs: Sequence[Job], count: int, keep_field: Callable[[RunKey, Field], None]) -> Iterator[Record]:
     """The records of jobs of one run each, with the same network, up to `count` frames of one size per call.
 
     A network that samples takes as long for one frame as for a few. The seconds of a run are those of its call over the
@@ -193,13 +215,28 @@ def _run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None) 
     that sample.
     """
     first = jobs[0].runs[0]
+    device = torch.device(first.device)
     try:
-        model = load_model(first.method, first.device)
-        if _compiled(model, torch.device(first.device)):
-            model.compile_parts()
+        model = load_model(first.method, device)
+        fill = partial(
+            _compiled_fill(model, count) if _compiled(model, device) else fill_function(model), **first.parameters
+        )
     except Exception as error:
         yield from (Record(job.runs[0], error=sentence_of(error)) for job in jobs)
         return
+
+    def run_batch(group: Sequence[tuple[RunKey, Frame]]) -> Iterator[Record]:
+        keys, frames = zip(*group, strict=True)
+
+        def results() -> list[Result]:
+            fields = [(check_picture(frame.image, frame.mask.shape), frame.truth, frame.mask) for frame in frames]
+            return fill_together(fill, fields, first.method, device)
+
+        for record, result in record_runs(keys, frames, results):
+            if model.samples and result is not None:
+                keep_field(record.key, result.flow)
+            yield record
+
     waiting: dict[tuple[int, ...], list[tuple[RunKey, Frame]]] = {}
     for job in jobs:
         (key,) = job.runs
@@ -211,71 +248,27 @@ def _run_batches(jobs: Sequence[Job], count: int, keep_field: KeepField | None) 
         group = waiting.setdefault(frame.truth.shape, [])
         group.append((key, frame))
         if len(group) == count:
-            yield from _run_batch(model, waiting.pop(frame.truth.shape), count, keep_field)
+            yield from run_batch(waiting.pop(frame.truth.shape))
     for group in waiting.values():
-        yield from _run_batch(model, group, count, keep_field)
-
-
-def _run_batch(
-    model: Network, group: Sequence[tuple[RunKey, Frame]], count: int, keep_field: KeepField | None
-) -> list[Record]:
-    keys, frames = zip(*group, strict=True)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            results = _fill(model, keys[0], frames, count)
-        except Exception as error:
-            return [Record(key, error=sentence_of(error)) for key in keys]
-    if keep_field is not None and model.samples:
-        for key, result in zip(keys, results, strict=True):
-            keep_field(key, result.flow)
-    notes = list(dict.fromkeys(str(warning.message) for warning in caught))
-    return [
-        Record(key, measure(result, frame), notes=notes)
-        for key, frame, result in zip(keys, frames, results, strict=True)
-    ]
-
-
-@torch.inference_mode()
-def _fill(model: Network, key: RunKey, frames: Sequence[Frame], count: int) -> list[Result]:
-    """The results of `inpaint` on frames of one size, from one call.
-
-    A compiled network compiles anew for each batch size, so it always gets `count` frames: the last is repeated.
-    """
-    device, parameters = torch.device(key.device), dict[str, Any](key.parameters)
-    padding = [frames[-1]] * (count - len(frames)) if _compiled(model, device) else []
-    padded = [*frames, *padding]
-    start = time.perf_counter()
-    image = torch.cat([to_batch(checks.check_image(frame.image, frame.mask.shape), device) for frame in padded])
-    mask = torch.cat([to_batch(frame.mask[..., None], device) for frame in padded])
-    flow = torch.where(mask > 0, torch.cat([to_batch(frame.truth, device) for frame in padded]), 0)
-    output = model.complete(image, flow, mask, None, **parameters)
-    field = torch.where(mask > 0, flow, output.field.float())
-    if not torch.isfinite(field).all():
-        raise ValueError("the result is not finite everywhere.")
-    dense = field.movedim(1, -1).contiguous().cpu().numpy()
-    error = confidence = None
-    if output.log_error is not None:
-        expected = expected_error(output.log_error, flow, mask)
-        error, confidence = (x[:, 0].cpu().numpy() for x in (expected, confidence_of(expected)))
-    info: Info = {
-        "method": key.method,
-        "device": key.device,
-        "seconds": (time.perf_counter() - start) / len(frames),
-        "iterations": model.iterations(*flow.shape[-2:], **parameters),
-        "residual": None,
-        "status": "complete",
-    }
-    return [
-        Result(
-            flow=dense[i],
-            confidence=None if confidence is None else confidence[i],
-            expected_error=None if error is None else error[i],
-            info=info,
-        )
-        for i in range(len(frames))
-    ]
+        yield from run_batch(group)
 
 
 def _compiled(model: Network, device: torch.device) -> bool:
     return model.samples and device.type == "cuda"
+
+
+def _compiled_fill(model: Network, count: int) -> Fill:
+    """The fill function of a network, compiled for `count` fields: where fewer are left, the last is repeated.
+
+    It would be compiled anew for each number of fields.
+    """
+    model.compile_parts()
+    fill = fill_function(model)
+
+    def padded(*tensors: Tensor, **parameters: Any) -> Solution:
+        there = len(tensors[0])
+        solution = fill(*(torch.cat([x, *[x[-1:]] * (count - there)]) for x in tensors), **parameters)
+        error = solution.expected_error
+        return replace(solution, u=solution.u[:there], expected_error=None if error is None else error[:there])
+
+    return padded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,13 +10,12 @@ from typing import Any
 import cv2
 import numpy as np
 
-from flowinpaint.api import inpaint
-from flowinpaint.data.folder import Frame, FrameSource
-from flowinpaint.evaluation.runner import frame_key
+from flowinpaint.data.folder import FrameSource
+from flowinpaint.evaluation.runner import fill_frame, frame_key
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
 from flowinpaint.reproduction.drawing import Pictures
-from flowinpaint.reproduction.experiment import MIDDLE, label, network_at
+from flowinpaint.reproduction.experiment import MIDDLE, label, networks_at
 from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.runs import Column
 from flowinpaint.reproduction.session import MOST_ROWS, Session
@@ -28,13 +26,12 @@ from flowinpaint.viz.colours import Field
 def figure_samples(session: Session) -> Page:
     """A few frames, filled by the methods at 5 %."""
     frames = session.square.spread(MOST_ROWS)
-    chosen = session.methods.among()
-    columns = [column for method in chosen if (column := session.methods.column(method, MIDDLE)) is not None]
+    chosen = session.among()
+    columns = [column for name in chosen if (column := session.column(name, MIDDLE)) is not None]
     rows = [_row(session, sample, columns) for sample in frames.samples]
     drawn = {name for row in rows for name in row.filled}
-    missing = session.methods.missing
-    for name in [name for name in missing if label(name) in drawn]:
-        del missing[name]
+    for name in [name for name in session.missing if label(name) in drawn]:
+        del session.missing[name]
     panels = [panel for row in rows for panel in _panels(row)]
     table = [[p["frame"], p["label"], number(p["epe"]), number(p["epe_box"])] for p in panels]
     paragraphs = [
@@ -42,9 +39,9 @@ def figure_samples(session: Session) -> Page:
         "Below each picture is the part in the red box, around the strongest edges of the truth. EPE (px) is of the "
         "picture and of the box.",
         markdown_table(["frame", "method", "EPE", "in the box"], table, words=(0, 1)),
-        *provenance(session, frames, None, [network_at(method.family, MIDDLE) for method in chosen if method.family]),
+        *provenance(session, frames, None, networks_at(chosen, MIDDLE)),
     ]
-    return Page("figure-samples", panels, paragraphs, partial(_pictures, rows), "Samples, enlarged at their edges")
+    return Page(panels, paragraphs, partial(_pictures, rows), "Samples, enlarged at their edges")
 
 
 def _pictures(rows: Sequence[ZoomRow]) -> Pictures:
@@ -52,46 +49,36 @@ def _pictures(rows: Sequence[ZoomRow]) -> Pictures:
     figure = zoom_figure(rows, MIDDLE)
     png: bytes = cv2.imencode(".png", np.ascontiguousarray(figure[..., ::-1]))[1].tobytes()
     height, width = figure.shape[:2]
-    data = base64.b64encode(png).decode()
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">\n'
-        f'<image width="{width}" height="{height}" href="data:image/png;base64,{data}"/>\n</svg>\n'
+        f'<image width="{width}" height="{height}" href="data:image/png;base64,{base64.b64encode(png).decode()}"/>\n'
+        "</svg>\n"
     )
     return {".png": png, ".svg": svg.encode()}
 
 
 def _row(session: Session, sample: FrameSource, columns: Sequence[Column]) -> ZoomRow:
+    """A frame and its fields: known ones, and those that can be made here. Warnings are noted."""
     options, crop = session.run_options, session.square.crop
     frame = sample.load(MIDDLE, options.seed, crop)
     filled: dict[str, Field] = {}
     frame_of_run = frame_key(sample, MIDDLE, options.seed, options.device, crop)
     for column in columns:
         key = column.key(frame_of_run)
-        field = session.fields.find(key)
+        field = session.records.find_field(key)
         if field is None and column.compute:
-            field = _fill(session, frame, column)
-            if field is not None:
-                session.fields.keep(key, field)
+            record, result = fill_frame(key, frame)
+            for note in record.notes:
+                session.callbacks.note_once(note)
+            if result is None:
+                session.missing[column.name] = f"it failed on a frame: {record.error}"
+                continue
+            field = result.flow
+            session.records.keep_field(key, field)
         if field is not None:
             filled[label(column.name)] = field
     title = f"{sample.dataset} {sample.name}"
     return ZoomRow(f"rehearsal: {title}" if session.scale.rehearsal else title, frame, filled)
-
-
-def _fill(session: Session, frame: Frame, column: Column) -> Field | None:
-    """A frame filled for a column, None on failure; warnings are noted."""
-    parameters: dict[str, Any] = dict(column.parameters)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            given = (frame.image, frame.truth, frame.mask)
-            filled = inpaint(*given, column.method, session.run_options.device, **parameters).flow
-        except (ValueError, RuntimeError) as error:
-            session.methods.missing[column.name] = f"it failed on a frame: {error}"
-            return None
-    for warning in caught:
-        session.callbacks.note_once(str(warning.message))
-    return filled
 
 
 def _panels(row: ZoomRow) -> list[dict[str, Any]]:

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-
-import torch
 
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
-from flowinpaint.evaluation.records import RunKey
+from flowinpaint.evaluation.records import Record, RunKey
+from flowinpaint.evaluation.runner import Job, complete, frame_key
 from flowinpaint.methods.registry import find_method
 from flowinpaint.reproduction.experiment import (
+    ABLATIONS,
     DENSITIES,
+    FAMILIES,
     METHODS,
     MIDDLE,
     NETWORKS,
     OURS,
     PD,
-    ComparedMethod,
     Scale,
     explicit_parameters,
     network_at,
 )
-from flowinpaint.reproduction.frames import FrameOptions, FrameSet, square_frames, wide_frames
-from flowinpaint.reproduction.networks import Callbacks, Networks, TrainedNetwork
-from flowinpaint.reproduction.records import FieldStore, Records
-from flowinpaint.reproduction.runs import Column, Means, RunOptions, run_columns
+from flowinpaint.reproduction.frames import FrameOptions, FrameSet, SceneSample, square_frames, wide_frames
+from flowinpaint.reproduction.networks import Callbacks, NetworkOptions, Networks, TrainedNetwork
+from flowinpaint.reproduction.runs import Column, ColumnRecord, Means, Records, RunOptions, means_of, run_all
 from flowinpaint.training.config import DataConfig
 from flowinpaint.training.loop import NotFiniteError
 from flowinpaint.viz.colours import Field
@@ -37,64 +36,107 @@ MOST_ROWS = 4
 """Frames in the figure of samples, from as many data sets as possible."""
 
 
-class Methods:
-    """The compared methods: the chosen ones, the obstacles to running them here, and their networks.
+@dataclass
+class Session:
+    """Inputs of all tables and figures, and the methods to compare.
 
+    chosen: the user's methods, None for all. times: files of inference times of other machines.
     missing: the reason why a method or network is left out, by its name.
     """
 
-    def __init__(
-        self, networks: Networks, device: str, chosen: tuple[str, ...] | None = None, callbacks: Callbacks | None = None
-    ) -> None:
-        self.networks, self.chosen = networks, chosen
-        self.missing: dict[str, str] = {}
-        self._on_gpu = torch.device(device).type == "cuda"
-        self._callbacks = callbacks or Callbacks()
+    out: Path
+    scale: Scale
+    frame_options: FrameOptions
+    network_options: NetworkOptions
+    run_options: RunOptions
+    records: Records
+    chosen: tuple[str, ...] | None = None
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    times: tuple[Path, ...] = ()
+    missing: dict[str, str] = field(default_factory=dict)
 
-    def among(self, names: Iterable[str] = tuple(METHODS)) -> list[ComparedMethod]:
+    @cached_property
+    def networks(self) -> Networks:
+        """The networks of this reproduction."""
+        return Networks(
+            self.out / "networks", self.scale, self.network_options, self.run_options.device, self.callbacks
+        )
+
+    @cached_property
+    def square(self) -> FrameSet:
+        """The frames of Table 1, Table 2 and the figures."""
+        return square_frames(self.frame_options, self.scale, self._training_data)
+
+    @cached_property
+    def wide(self) -> FrameSet:
+        """The frames of Table 3."""
+        return wide_frames(self.frame_options, self.scale, self._training_data)
+
+    def among(self, names: Iterable[str] = tuple(METHODS)) -> list[str]:
         """The methods of these names that the user chose."""
-        return [METHODS[name] for name in names if self.chosen is None or name in self.chosen]
+        return [name for name in names if self.chosen is None or name in self.chosen]
 
     def obstacle(self, name: str) -> str:
         """The reason why a method cannot run here, "" if it can."""
         method = find_method(name)
         if method is not None and (clause := method.not_installed()):
             return f"it {clause}"
-        if name == PD and not (self._on_gpu or self.networks.scale.rehearsal or PD in (self.chosen or ())):
+        on_gpu = self.run_options.device.startswith("cuda")
+        if name == PD and not (on_gpu or self.scale.rehearsal or PD in (self.chosen or ())):
             return "on a CPU a frame takes hours; name 'pd' in --methods to run it anyway"
         return ""
 
+    def check_frames(self, parts: Collection[str]) -> None:
+        """Find the frames of the parts before anything is trained, and note where generated ones replace others."""
+        needed: list[tuple[str, FrameSet]] = []
+        if set(parts) - {"networks", "table3", "figure-cost"}:
+            needed.append(("" if self.frame_options.scenes else "No frames were named", self.square))
+        if "table3" in parts:
+            needed.append(("None of KITTI's frames were named for Table 3", self.wide))
+        for reason, frames in needed:
+            generated = all(isinstance(sample, SceneSample) for sample in frames.samples)
+            if generated and reason and not self.scale.rehearsal:
+                self.callbacks.note_once(f"{reason}: using {len(frames.samples)} generated ones.")
+
+    def train(self, only: Collection[str] | None = None) -> list[str]:
+        """Train the missing networks, of all or of some, and return the names of the finished ones."""
+        finished = []
+        for name in NETWORKS if only is None else only:
+            family = NETWORKS[name].family
+            obstacle = self.obstacle(family) if family == PD else ""
+            if only is None and (obstacle or not self.among([family])):
+                self.callbacks.note_once(f"{name} is not trained: {obstacle or 'its method is none of --methods'}.")
+            elif self.network(name) is not None:
+                finished.append(name)
+        return finished
+
     def column(
-        self, method: ComparedMethod, density: float, *, tuned: float | None = None, samples: int | None = None
+        self, name: str, density: float, *, tuned: float | None = None, samples: int | None = None
     ) -> Column | None:
-        """A method's column at a density; None if its network is missing.
+        """The column of a method, or of a network of Table 2, at a density; None if its network is missing.
 
         tuned: the density of its network or parameters, if another. samples: distinct training samples of its network.
         """
-        obstacle = self.obstacle(method.name)
+        obstacle = self.obstacle(name)
         tuned = density if tuned is None else tuned
         if obstacle:
-            self.missing[method.name] = obstacle
-        if not method.family:
-            weights = "" if obstacle else check_method(method.name)
-            parameters = explicit_parameters(method.name, tuned)
-            return Column(method.name, density, method.name, weights, parameters, compute=not obstacle)
-        network = self.network(network_at(method.family, tuned, samples), train=not obstacle)
+            self.missing[name] = obstacle
+        if name not in ABLATIONS and name not in FAMILIES:
+            weights = "" if obstacle else check_method(name)
+            return Column(name, density, name, weights, explicit_parameters(name, tuned), compute=not obstacle)
+        trained = network_at(name, tuned, samples) if name in FAMILIES else name
+        network = self.network(trained, train=not obstacle)
         if network is None:
             return None
-        column = self.network_column(network, method.name, density)
-        return replace(column, compute=column.compute and not obstacle)
-
-    def network_column(self, network: TrainedNetwork, name: str, density: float) -> Column:
-        """A network's column at a density; without its weights here, it has known records only."""
-        if not network.here:
+        here = network.weights.is_file()
+        if not here:  # then it has known records only
             self.missing.setdefault(name, "its weights are not here, and no run of it is known")
-        parameters = self.networks.scale.sampling_of(network.spec.family)
-        return Column(name, density, str(network.weights), network.hash, parameters, compute=network.here)
+        compute = here and not obstacle
+        return Column(name, density, str(network.weights), network.hash, self.scale.sampling_of(name), compute)
 
     def network(self, name: str, train: bool = True) -> TrainedNetwork | None:
         """A network, trained now if necessary; None if training is not allowed or failed."""
-        if not (train and self.networks.options.train):
+        if not (train and self.network_options.train):
             found = self.networks.find(name)
             if found is None and train:
                 self.missing[name] = "it is not trained"
@@ -103,61 +145,63 @@ class Methods:
             return self.networks.get(name)
         except NotFiniteError as error:
             self.missing[name] = f"its training failed: {str(error).rstrip('.')}"
-            self._callbacks.note_once(f"{name} is left out: {self.missing[name]}.")
+            self.callbacks.note_once(f"{name} is left out: {self.missing[name]}.")
             return None
-
-
-@dataclass
-class Session:
-    """Inputs of all tables and figures. times: files of inference times of other machines."""
-
-    out: Path
-    scale: Scale
-    frame_options: FrameOptions
-    run_options: RunOptions
-    methods: Methods
-    records: Records
-    fields: FieldStore
-    callbacks: Callbacks = field(default_factory=Callbacks)
-    times: tuple[Path, ...] = ()
-
-    @cached_property
-    def square(self) -> FrameSet:
-        """The frames of Table 1, Table 2 and the figures."""
-        return square_frames(self.frame_options, self.scale, self._training_data())
-
-    @cached_property
-    def wide(self) -> FrameSet:
-        """The frames of Table 3."""
-        return wide_frames(self.frame_options, self.scale, self._training_data())
 
     def means(self, frames: FrameSet, columns: Iterable[Column | None]) -> Means:
         """The means of columns over frames. Columns without a known run are noted; InputError if all are."""
-        there = [column for column in columns if column is not None]
-        found = Means(
-            run_columns(frames, there, self.records, self.run_options, self.callbacks, self._keep_sampled_field)
-        )
-        missing = self.methods.missing
-        for name in missing.keys() & set(found.columns):
-            del missing[name]  # another machine ran it
-        if not found.columns:
-            reasons = "".join(f"; {name}: {reason}" for name, reason in missing.items())
+        found = means_of(self.run(frames, [column for column in columns if column is not None]))
+        for name in self.missing.keys() & set(found.columns):
+            del self.missing[name]  # another machine ran it
+        if not found:
+            reasons = "".join(f"; {name}: {reason}" for name, reason in self.missing.items())
             raise InputError(f"PART: nothing of it can be measured here{reasons}.")
-        for name, reason in missing.items():
+        for name, reason in self.missing.items():
             self.callbacks.note_once(f"{name} is left out: {reason}.")
         return found
 
-    def table(self, frames: FrameSet, names: Iterable[str] = tuple(METHODS)) -> Means:
-        """The means of methods at the paper's densities, each with the network for the density."""
-        chosen = self.methods.among(names)
-        return self.means(frames, [self.methods.column(method, density) for method in chosen for density in DENSITIES])
+    def run(self, frames: FrameSet, columns: Sequence[Column]) -> list[ColumnRecord]:
+        """The record of each column on each frame that has enough valid pixels for its density.
+
+        Runs are made column by column, so that a network is loaded once. Each record is kept at once.
+        """
+        options, cases = self.run_options, list(dict.fromkeys(column.case for column in columns))
+        keys = {
+            (sample, case): frame_key(sample, case, options.seed, options.device, frames.crop)
+            for sample in frames.samples
+            for case in sample.possible(cases)
+        }
+        wanted = [
+            (column, sample, column.key(keys[sample, column.case]))
+            for column in columns
+            for sample in frames.samples
+            if (sample, column.case) in keys
+        ]
+        find = self.records.find
+        # By key, since two columns may need the same run.
+        missing = {key.text: Job(s, (key,)) for column, s, key in wanted if column.compute and find(key) is None}
+        made: dict[str, Record] = {}
+        if jobs := list(missing.values()):
+            run = partial(run_all, batch=options.batch, keep_field=self._keep_sampled_field)
+            with self.callbacks.runs() as report:
+                records = complete(self.records.store, jobs, options.jobs, report, run)
+            self.records.know(records)
+            made = {record.key.text: record for record in records}
+        found = ((column.name, find(key) or made.get(key.text)) for column, _, key in wanted)
+        return [(name, record) for name, record in found if record is not None]
+
+    def table(self, frames: FrameSet, without: str = "") -> Means:
+        """The means of all methods but one at the paper's densities, each with the network for the density."""
+        names = [name for name in self.among() if name != without]
+        return self.means(frames, [self.column(name, d) for name in names for d in DENSITIES])
 
     def _keep_sampled_field(self, key: RunKey, field: Field) -> None:
         """Keep a field of a frame that the figure of samples shows."""
         shown = self.square.spread(MOST_ROWS).samples
         if key.case == MIDDLE and any((s.dataset, s.name) == (key.dataset, key.sample) for s in shown):
-            self.fields.keep(key, field)
+            self.records.keep_field(key, field)
 
+    @cached_property
     def _training_data(self) -> DataConfig:
         """The training data of our networks."""
-        return self.methods.networks.config(NETWORKS[network_at(OURS, MIDDLE)]).data
+        return self.networks.config(NETWORKS[network_at(OURS, MIDDLE)]).data

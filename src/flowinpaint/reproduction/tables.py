@@ -9,17 +9,13 @@ from typing import Any
 from flowinpaint.evaluation.paper_figures import PAPER_ABLATIONS, PAPER_TABLES, PaperTable
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Block, Pictures, Row, draw_table, render, table_size
-from flowinpaint.reproduction.experiment import ABLATIONS, DENSITIES, FULL, METHODS, OURS, PD, label, network_at
+from flowinpaint.reproduction.experiment import ABLATIONS, DENSITIES, FULL, OURS, PD, SHIPPED, label, networks_at
 from flowinpaint.reproduction.frames import GENERATED, FrameSet
 from flowinpaint.reproduction.page import Page, provenance
 from flowinpaint.reproduction.ranking import DIGITS, Comparison, compare, comparison_table
 from flowinpaint.reproduction.runs import Means
 from flowinpaint.reproduction.session import Session
 from flowinpaint.text_tables import number
-from flowinpaint.viz.plots import can_plot
-
-Comparisons = dict[tuple[str, float], Comparison]
-"""By data set and density."""
 
 _TRAINING_DOMAIN = "flyingthings"
 _FIGURES = {"epe": "EPE (px)", "fl": "Fl (%)"}
@@ -43,40 +39,29 @@ _FL_READING = (
 
 def table1(session: Session) -> Page:
     """EPE of all methods at the paper's densities, on the central part of frames."""
-    means = session.table(session.square)
-    return _error_page(session, "table1", "Table 1: all methods", session.square, means, ["epe"])
+    return _error_page(session, "Table 1: all methods", session.square, ["epe"])
 
 
 def table3(session: Session) -> Page:
     """EPE and Fl on whole frames, KITTI's if there are any; without PD, as in the paper."""
-    means = session.table(session.wide, [name for name in METHODS if name != PD])
-    return _error_page(session, "table3", "Table 3: whole frames", session.wide, means, list(_FIGURES), _FL_READING)
+    return _error_page(session, "Table 3: whole frames", session.wide, list(_FIGURES), _FL_READING, without=PD)
 
 
 def table2(session: Session) -> Page:
     """The full network's EPE and the ablations' differences to it."""
-    methods = session.methods
-    networks = {name: found for name in ABLATIONS if (found := methods.network(name)) is not None}
-    columns = [methods.network_column(found, name, d) for name, found in networks.items() for d in DENSITIES]
-    means = session.means(session.square, columns)
-    blocks = [ablation_block(means, dataset) for dataset in means.datasets]
-    rows = [
-        {
-            "dataset": dataset,
-            "density": density,
-            "network": name,
-            "epe": epe,
-            "difference": difference(means, name, dataset, density),
-            "paper_epe": paper_value(name, dataset, density),
-            "paper_difference": None if paper is None else paper.difference(name, density),
-            **_counts(means, name, dataset, density),
+    networks = [name for name in ABLATIONS if session.network(name) is not None]
+    means = session.means(session.square, [session.column(name, d) for name in networks for d in DENSITIES])
+    blocks = [table_block(means, dataset) for dataset in means.datasets]
+
+    def values(*place: Any) -> dict[str, Any]:
+        return {
+            "network": place[0],
+            "epe": means.value(*place),
+            "difference": difference(means, *place),
+            "paper_epe": paper_value(*place),
+            "paper_difference": _paper_difference(*place),
         }
-        for dataset in means.datasets
-        for paper in [_paper_ablations(dataset)]
-        for density in DENSITIES
-        for name in means.columns
-        if (epe := means.value(name, dataset, density)) is not None
-    ]
+
     paragraphs = [
         "# Table 2: what is learned",
         _ABLATION_READING,
@@ -85,92 +70,59 @@ def table2(session: Session) -> Page:
         comparison_table(compare_with_paper(means, FULL), "Full"),
         *provenance(session, session.square, means, ABLATIONS),
     ]
+    rows = [row for row in _rows(means, values) if row["epe"] is not None]
     alternative = "Differences of the ablations to the full network"
-    return Page("table2", rows, paragraphs, _pictures(session, blocks), alternative)
+    return Page(rows, paragraphs, _pictures(session, blocks), alternative)
 
 
 def _error_page(
-    session: Session, name: str, title: str, frames: FrameSet, means: Means, figures: Sequence[str], note: str = ""
+    session: Session, title: str, frames: FrameSet, figures: Sequence[str], note: str = "", without: str = ""
 ) -> Page:
-    families = [METHODS[column].family for column in means.columns]
-    networks = [network_at(family, density) for family in families if family for density in DENSITIES]
-    blocks = [error_block(means, dataset, figure) for dataset in means.datasets for figure in figures]
+    means = session.table(frames, without)
+    blocks = [table_block(means, dataset, figure) for dataset in means.datasets for figure in figures]
+
+    def values(column: str, dataset: str, density: float) -> dict[str, Any]:
+        found: dict[str, Any] = {"method": column, "label": label(column)}
+        for figure in _FIGURES:
+            found[figure] = means.value(column, dataset, density, figure)
+            found[f"paper_{figure}"] = paper_value(column, dataset, density, figure)
+        return found
+
     paragraphs = [f"# {title}", _READING, *([note] if note else []), *(block.markdown for block in blocks)]
     for figure in figures if OURS in means.columns else ():
-        comparisons = compare_with_paper(means, OURS, figure)
-        paragraphs += [
-            f"## Ahead of Ours and behind, by {_FIGURES[figure]}",
-            comparison_table(comparisons, label(OURS)),
-        ]
-    paragraphs += provenance(session, frames, means, networks)
-    rows = [
-        {"dataset": dataset, "density": density, "method": column, "label": label(column)}
-        | {
-            f"{source}{figure}": value
-            for figure in _FIGURES
-            for source, value in (
-                ("", means.value(column, dataset, density, figure)),
-                ("paper_", paper_value(column, dataset, density, figure)),
-            )
-        }
-        | _counts(means, column, dataset, density)
-        for dataset in means.datasets
-        for density in _densities(means, dataset)
-        for column in means.columns
-    ]
-    return Page(name, rows, paragraphs, _pictures(session, blocks), f"{title}, with the paper's values")
+        comparisons = comparison_table(compare_with_paper(means, OURS, figure), label(OURS))
+        paragraphs += [f"## Ahead of Ours and behind, by {_FIGURES[figure]}", comparisons]
+    paragraphs += provenance(session, frames, means, networks_at(means.columns, *DENSITIES))
+    return Page(_rows(means, values), paragraphs, _pictures(session, blocks), f"{title}, with the paper's values")
 
 
-def error_block(means: Means, dataset: str, figure: str) -> Block:
-    """A figure of all columns at each density, with the paper's below."""
+def table_block(means: Means, dataset: str, figure: str = "epe") -> Block:
+    """A figure of all columns at each density, the paper's below; of ablations it is the difference to Full's."""
+    columns, ablations = means.columns, means.columns[0] in ABLATIONS
+    paper = _paper_table(dataset, figure, ablations)
 
     def here(column: str, density: float) -> str:
-        return number(means.value(column, dataset, density, figure))
+        if not ablations or column == FULL:
+            return number(means.value(column, dataset, density, figure))
+        return number(difference(means, column, dataset, density, printed=True), sign=True)
 
     def printed(column: str, density: float) -> str:
-        return number(paper_value(column, dataset, density, figure), 2)
+        if not ablations or column == FULL:
+            return number(paper_value(column, dataset, density, figure), 2)
+        return number(_paper_difference(column, dataset, density), 2, sign=True)
 
-    return _block(means, dataset, figure, _paper_table(dataset, figure), here, printed)
-
-
-def ablation_block(means: Means, dataset: str) -> Block:
-    """Full's EPE and the differences to it at each density, with the paper's below."""
-    paper = _paper_ablations(dataset)
-
-    def here(name: str, density: float) -> str:
-        if name == FULL:
-            return number(means.value(name, dataset, density))
-        return number(difference(means, name, dataset, density, printed=True), sign=True)
-
-    def printed(name: str, density: float) -> str:
-        if paper is None or name == FULL:
-            return number(paper_value(name, dataset, density), 2)
-        return number(paper.difference(name, density), 2, sign=True)
-
-    return _block(means, dataset, "epe", paper, here, printed)
-
-
-def _block(
-    means: Means,
-    dataset: str,
-    figure: str,
-    paper: PaperTable | None,
-    here: Callable[[str, float], str],
-    printed: Callable[[str, float], str],
-) -> Block:
     rows = []
-    own = next((i for i, column in enumerate(means.columns) if column in (OURS, FULL)), None)
     for density in _densities(means, dataset):
-        cells = tuple(here(column, density) for column in means.columns)
-        best = _best(cells) if FULL not in means.columns else frozenset[int]()
+        cells = tuple(here(column, density) for column in columns)
+        best = _best(cells) if FULL not in columns else frozenset[int]()
         rows.append(Row(case_text(density), cells, bold=best))
         if paper is not None:
-            rows.append(Row("paper", tuple(printed(column, density) for column in means.columns), quiet=True))
+            rows.append(Row("paper", tuple(printed(column, density) for column in columns), quiet=True))
     title = f"{dataset} (not in the paper)" if paper is None else dataset
     if paper is not None and dataset == GENERATED:
         title += ", the training's domain (in the paper FlyingThings3D)"
-    headings = tuple(map(_label, means.columns))
-    return Block(f"{title}, {_FIGURES[figure]}", "given", headings, tuple(rows), own)
+    own = next((i for i, column in enumerate(columns) if column in (OURS, FULL)), None)
+    return Block(f"{title}, {_FIGURES[figure]}", "given", tuple(map(_label, columns)), tuple(rows), own)
 
 
 def difference(means: Means, name: str, dataset: str, density: float, *, printed: bool = False) -> float | None:
@@ -184,8 +136,8 @@ def difference(means: Means, name: str, dataset: str, density: float, *, printed
     return round(own, DIGITS) - round(full, DIGITS) if printed else own - full
 
 
-def compare_with_paper(means: Means, base: str, figure: str = "epe") -> Comparisons:
-    """Rankings of all columns against one of them, ours or the full network."""
+def compare_with_paper(means: Means, base: str, figure: str = "epe") -> dict[tuple[str, float], Comparison]:
+    """Rankings of all columns against one of them, ours or the full network, by data set and density."""
     return {
         (dataset, density): compare(
             {_label(column): means.value(column, dataset, density, figure) for column in means.columns},
@@ -199,45 +151,44 @@ def compare_with_paper(means: Means, base: str, figure: str = "epe") -> Comparis
 
 def paper_value(column: str, dataset: str, density: float, figure: str = "epe") -> float | None:
     """The paper's value for a method, or for a network of Table 2; None if it has none."""
-    if column in ABLATIONS:
-        ablations = _paper_ablations(dataset)
-        return None if ablations is None else ablations.value(column, density)
-    table, name = _paper_table(dataset, figure), METHODS[column].paper
-    return table.value(name, density) if table is not None and name else None
+    table = _paper_table(dataset, figure, column in ABLATIONS)
+    return None if table is None or column in SHIPPED else table.value(column, density)
 
 
-def _paper_table(dataset: str, figure: str) -> PaperTable | None:
-    return next((table for table in PAPER_TABLES if table.figure == figure and table.is_of(_domain(dataset))), None)
+def _paper_difference(name: str, dataset: str, density: float) -> float | None:
+    table = _paper_table(dataset, "epe", ablations=True)
+    return table.difference(name, density) if table is not None else None
 
 
-def _paper_ablations(dataset: str) -> PaperTable | None:
-    return next((table for table in PAPER_ABLATIONS if table.is_of(_domain(dataset))), None)
+def _paper_table(dataset: str, figure: str, ablations: bool) -> PaperTable | None:
+    """The paper's table of a data set; for generated scenes, of the paper's training domain."""
+    domain = _TRAINING_DOMAIN if dataset == GENERATED else dataset
+    tables = PAPER_ABLATIONS if ablations else [table for table in PAPER_TABLES if table.figure == figure]
+    return next((table for table in tables if table.is_of(domain)), None)
 
 
-def _domain(dataset: str) -> str:
-    """The data set to compare with: for generated scenes, the training domain of the paper."""
-    return _TRAINING_DOMAIN if dataset == GENERATED else dataset
+def _rows(means: Means, values: Callable[[str, str, float], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the CSV file: values of each column on each data set at each density, and how they were measured."""
+    rows = []
+    for dataset in means.datasets:
+        for density in _densities(means, dataset):
+            for column in means.columns:
+                row = {"dataset": dataset, "density": density} | values(column, dataset, density)
+                if mean := means.get((column, dataset, density)):
+                    row |= {"seconds": mean.seconds, "frames": mean.frames, "failures": mean.failures}
+                    row["device"] = " ".join(mean.devices)
+                rows.append(row)
+    return rows
 
 
-def _counts(means: Means, column: str, dataset: str, density: float) -> dict[str, Any]:
-    """Seconds, frames, failures and devices, for the CSV file."""
-    mean = means.at(column, dataset, density)
-    if mean is None:
-        return {}
-    devices = " ".join(mean.devices)
-    return {"seconds": mean.seconds, "frames": mean.frames, "failures": mean.failures, "device": devices}
-
-
-def _pictures(session: Session, blocks: Sequence[Block]) -> Callable[[], Pictures] | None:
-    if not can_plot() or not blocks:
-        return None
+def _pictures(session: Session, blocks: Sequence[Block]) -> Callable[[], Pictures]:
     draw = partial(draw_table, blocks=blocks)
     return partial(render, draw, table_size(blocks), session.scale.rehearsal, arranged=False)
 
 
 def _densities(means: Means, dataset: str) -> list[float]:
     """The densities with a result on a data set."""
-    return [d for d in DENSITIES if any(means.at(column, dataset, d) for column in means.columns)]
+    return [d for d in DENSITIES if any((column, dataset, d) in means for column in means.columns)]
 
 
 def _label(column: str) -> str:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from flowinpaint.baselines.pd.config import PDConfig
-from flowinpaint.data.folder import stable_seed
 from flowinpaint.errors import FileFormatError, MissingFileError
-from flowinpaint.io import atomic_path
-from flowinpaint.machine import device_name
 from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.speed.cases import inputs_at
-from flowinpaint.speed.measure import Timing, repeat
+from flowinpaint.speed.measure import repeat
 from flowinpaint.speed.roofline import timed
-from flowinpaint.version import __version__
+from flowinpaint.text_tables import write_text
 
 TIMES = "times.json"
-_WARM_UP = {"sampling_steps": 2, "resampling_steps": 1}
+_WARM_UP: dict[str, Any] = {"sampling_steps": 2, "resampling_steps": 1}
 """Parameters of the first call of a network that samples."""
 _FEW, _MORE = 2, 6
 """Sampling steps of the two calls that predict the time of a long sampling."""
@@ -49,22 +44,14 @@ class InferenceTime:
     machine: str
     torch: str
     version: str
-    milliseconds: float = float("nan")
+    milliseconds: float = 0.0
     calls: int = 0
     share: float = 1.0
 
     @property
-    def unmeasured(self) -> InferenceTime:
+    def planned(self) -> InferenceTime:
         """The same measurement without its result."""
         return replace(self, milliseconds=0.0, calls=0, share=1.0)
-
-
-class CallTime(NamedTuple):
-    """Median seconds of a number of calls, and the share of their iterations that were run."""
-
-    seconds: float
-    calls: int
-    share: float = 1.0
 
 
 @cache
@@ -74,58 +61,41 @@ def count_parameters(config: ModelConfig) -> int:
         return sum(parameter.numel() for parameter in build_network(config).parameters())
 
 
-def planned_time(
-    name: str, method: ModelConfig | str, parameters: dict[str, Any], size: int, density: float, device: torch.device
-) -> InferenceTime:
-    """A measurement to make, of a network or of a method without one."""
-    model = f"{stable_seed(str(method), str(sorted(parameters.items()))):016x}"
-    return InferenceTime(name, model, size, density, str(device), device_name(device), torch.__version__, __version__)
-
-
 def measure_time(
-    method: ModelConfig | str,
-    parameters: dict[str, Any],
-    size: int,
-    density: float,
-    device: torch.device,
-    repeats: int,
-) -> CallTime:
+    planned: InferenceTime, method: ModelConfig | str, parameters: dict[str, Any], repeats: int
+) -> InferenceTime:
     """Time calls with tensors on the device in and out. Weights are random: they do not change the time.
 
     A network that samples is timed by one call, or by a part of it (`sampler_time`).
     """
-    image, flow, mask = inputs_at(size, size, density, seed=0).on(device)
+    device = torch.device(planned.device)
+    image, flow, mask = inputs_at(planned.size, planned.size, planned.density, seed=0).on(device)
+    call: Callable[..., object]
     if isinstance(method, str):
-        return _median(repeat(partial(get_method(method).fill, image, flow, mask, **parameters), device, repeats))
-    try:
-        return _network_time(method, (image, flow, mask), parameters, repeats)
-    finally:
-        if isinstance(method, PDConfig):
-            gc.collect()  # the paper's has 4 GB of weights
-
-
-def _network_time(
-    config: ModelConfig, inputs: tuple[Tensor, Tensor, Tensor], parameters: dict[str, Any], repeats: int
-) -> CallTime:
-    torch.manual_seed(0)
-    device = inputs[0].device
-    with device:  # large networks are made much faster there
-        model = build_network(config).to(device).eval()
-    complete = torch.inference_mode()(partial(model.complete, *inputs, None))
-    if not isinstance(config, PDConfig):
-        return _median(repeat(partial(complete, **parameters), device, repeats))
-    complete(**_WARM_UP)
-    iterations = partial(model.iterations, *inputs[0].shape[-2:])
-    return sampler_time(lambda **own: timed(partial(complete, **own), device), iterations, parameters)
+        call = partial(get_method(method).fill, image, flow, mask)
+    else:
+        torch.manual_seed(0)
+        with device:  # large networks are made much faster there
+            model = build_network(method).to(device).eval()
+        call = torch.inference_mode()(partial(model.complete, image, flow, mask, None))
+    calls, share = 1, 1.0
+    if isinstance(method, PDConfig):
+        call(**_WARM_UP)
+        iterations = partial(model.iterations, *image.shape[-2:])
+        seconds, share = sampler_time(lambda **own: timed(partial(call, **own), device), iterations, parameters)
+    else:
+        timing = repeat(partial(call, **parameters), device, repeats)
+        seconds, calls = timing.median, len(timing.samples)
+    return replace(planned, milliseconds=1000 * seconds, calls=calls, share=share)
 
 
 def sampler_time(
     seconds: Callable[..., float], iterations: Callable[..., int], parameters: dict[str, Any], longest: float = LONGEST
-) -> CallTime:
-    """The time of a sampling: measured, or extrapolated from two short ones if it would exceed `longest` seconds.
+) -> tuple[float, float]:
+    """The seconds of a sampling, and the share of its iterations that were run.
 
-    seconds, iterations: functions of a call's parameters. All iterations do the same work, so the time of a call is
-    linear in their number.
+    They are extrapolated from two short samplings if it would exceed `longest` seconds: all iterations do the same
+    work, so the time of a call is linear in their number. seconds, iterations: functions of a call's parameters.
     """
     few, more = ({**parameters, "sampling_steps": steps} for steps in (_FEW, _MORE))
     whole, run = iterations(**parameters), iterations(**few) + iterations(**more)
@@ -134,8 +104,8 @@ def sampler_time(
         each = (second - first) / (iterations(**more) - iterations(**few))
         extrapolated = second + each * (whole - iterations(**more))
         if extrapolated > longest:
-            return CallTime(extrapolated, 1, run / whole)
-    return CallTime(seconds(**parameters), 1)
+            return extrapolated, run / whole
+    return seconds(**parameters), 1.0
 
 
 def read_times(path: Path) -> list[InferenceTime]:
@@ -150,10 +120,4 @@ def read_times(path: Path) -> list[InferenceTime]:
 
 def write_times(path: Path, times: Sequence[InferenceTime]) -> None:
     """Write a file for `read_times`, whole or not at all."""
-    with atomic_path(path) as temporary:
-        text = json.dumps({"times": [asdict(time) for time in times]}, indent=1)
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def _median(timing: Timing) -> CallTime:
-    return CallTime(timing.median, len(timing.samples))
+    write_text(path, json.dumps({"times": [asdict(time) for time in times]}, indent=1) + "\n")
