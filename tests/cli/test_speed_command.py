@@ -222,5 +222,5 @@ def test_without_a_gpu_cuda_is_refused(place: Path) -> None:
         pytest.skip("there is one")
     code, _, stderr = run(*BASIC, "--devices", "cpu,cuda")
     assert code == 1
-    assert "one of the 0 CUDA devices that PyTorch sees, got 'cuda'" in stderr
+    assert "one of PyTorch's 0 CUDA devices, got 'cuda'" in stderr
     assert not list(place.iterdir())
