@@ -24,10 +24,9 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from flowinpaint.diffusion.data_term import DataTerm, data_term
-from flowinpaint.diffusion.grid import inner, pad
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.kernels.recording import record
-from flowinpaint.diffusion.multigrid import Multigrid, build_multigrid
+from flowinpaint.diffusion.multigrid import Multigrid, build_multigrid, inner, pad
 from flowinpaint.diffusion.stencil import EDGES, divergence, edge_ends
 from flowinpaint.errors import InputError
 from flowinpaint.result import Solution, Status
