@@ -21,11 +21,9 @@ def test_the_coarse_to_fine_loop_is_written_once() -> None:
     callers = [p for p in FILES if re.search(r"\bcoarse_to_fine\(", p.read_text(encoding="utf-8"))]
     assert {p.stem for p in callers} == {
         "amle",
-        "coarse_to_fine",
         "linear_solvers",
         "method",
         "pyramid",
-        "pyramid_cpu",
         "pyramid_gpu",
     }
     assert not [p for p in FILES if re.search(r"for .* in reversed\((levels|pyramid)\b", p.read_text(encoding="utf-8"))]

@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
+from flowinpaint.diffusion.pyramid import coarse_to_fine
 
 
 def test_every_level_is_solved_once_and_refined_before_all_but_the_first() -> None:

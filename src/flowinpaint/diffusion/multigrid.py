@@ -118,7 +118,7 @@ def build_multigrid(
     levels = build_levels(weights, known, kernels, dtype, data_weight)
     # One allocation for all: on the GPU each would be a launch. Rounded up, so that every field begins aligned.
     sizes = [-(-channels * level.d.numel() // 64) * 64 for level in levels for _ in range(4)]
-    memory, grids = iter(weights.new_zeros(sum(sizes), dtype=dtype).split(sizes)), []
+    memory, grids = iter(torch.split(weights.new_zeros(sum(sizes), dtype=dtype), sizes)), []
     for level in levels:
         shape = torch.Size((level.d.shape[0], channels, *level.d.shape[2:]))
         grids.append(Grid(level, *(next(memory)[: shape.numel()].view(shape) for _ in range(4))))

@@ -23,9 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, data_term
-from flowinpaint.diffusion.pyramid import image_pyramid, push, refine
+from flowinpaint.diffusion.pyramid import coarse_to_fine, image_pyramid, push, refine
 from flowinpaint.errors import InputError
 from flowinpaint.methods.image_distance import image_distance
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status

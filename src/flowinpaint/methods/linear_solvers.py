@@ -7,10 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, statistics
 from flowinpaint.diffusion.fsi import step_to_steady
-from flowinpaint.diffusion.pyramid import image_pyramid, push, refine
+from flowinpaint.diffusion.pyramid import coarse_to_fine, image_pyramid, push, refine
 from flowinpaint.diffusion.steady import solve_steady
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 

@@ -39,8 +39,6 @@ class DiffusionTensorModule(nn.Module):
     cnv1_1: nn.Conv2d
     cnv2: nn.Conv2d
     dcnv4: nn.ConvTranspose2d
-    dcnv3: nn.ConvTranspose2d
-    dcnv2: nn.ConvTranspose2d
     dcnv1: nn.ConvTranspose2d
     dt4: nn.Conv2d
     dt3: nn.Conv2d
@@ -88,10 +86,7 @@ class DiffusionTensorModule(nn.Module):
         layers |= {f"dt{k}": conv(read[k], out_channels) for k in (4, 3, 2, 1)}
         for name, layer in layers.items():
             self.add_module(name, layer)
-            if name.startswith("dt"):
-                _begin_quietly(layer)
-            else:
-                _begin_evenly(layer)
+            _begin(layer, is_head=name.startswith("dt"))
         self.watch: Callable[[str, Tensor], None] | None = None
         """Told each hidden layer's name and what it makes, before the ReLU and where its kernel reaches."""
 
@@ -178,19 +173,18 @@ def new_kernel(layer: nn.Module, generator: torch.Generator | None = None) -> Te
     return torch.randn(layer.weight.shape, generator=generator) * math.sqrt(2 / read)
 
 
-def _begin_evenly(layer: nn.Module) -> None:
-    """As PyTorch begins, variation shrinks from layer to layer while biases do not, and deep layers see constants."""
+@torch.no_grad()
+def _begin(layer: nn.Module, is_head: bool) -> None:
+    """Weights of a new network, which predicts about the same everywhere, whatever it sees: its heads' biases.
+
+    As PyTorch begins, variation shrinks from layer to layer while biases do not, and deep layers see constants.
+    """
     assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and layer.bias is not None
-    with torch.no_grad():
+    if is_head:
+        layer.weight.mul_(HEADS_AT_FIRST)
+    else:
         layer.weight.copy_(new_kernel(layer))
         layer.bias.zero_()
-
-
-def _begin_quietly(head: nn.Module) -> None:
-    """A new network predicts about the same everywhere, whatever it sees: what its heads' biases are."""
-    assert isinstance(head, nn.Conv2d)
-    with torch.no_grad():
-        head.weight.mul_(HEADS_AT_FIRST)
 
 
 def _runs_on_tensor_cores(x: Tensor) -> bool:

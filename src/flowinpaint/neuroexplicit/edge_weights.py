@@ -21,8 +21,7 @@ from flowinpaint.diffusion.tensor import (
     structure_tensor,
     tensor_from_eigen,
 )
-from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig
-from flowinpaint.neuroexplicit.levels import per_level
+from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig, per_level
 
 LAMBDA_FLOOR = 1e-8
 """Added to λ² in the divisor, as in the authors' code: λ is learned and may pass through zero."""

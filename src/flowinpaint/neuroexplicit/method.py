@@ -23,17 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from flowinpaint.diffusion import pyramid
-from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, bind
 from flowinpaint.diffusion.fsi import fsi_cycle_of
-from flowinpaint.diffusion.pyramid import extend, image_pyramid, upsample
+from flowinpaint.diffusion.pyramid import coarse_to_fine, extend, image_pyramid, upsample
 from flowinpaint.diffusion.stencil import pure_divergence
 from flowinpaint.networks.colours import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
-from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.config import START_STEPS, NeuroexplicitConfig, extended_size, per_level
 from flowinpaint.neuroexplicit.edge_weights import QUARTER, levels_of_maps, operator_of
 from flowinpaint.neuroexplicit.hints import normalised
-from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, per_level
 
 
 class Operator(NamedTuple):

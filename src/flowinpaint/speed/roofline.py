@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import read_model
-from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.config import START_STEPS, extended_size, levels_of, per_level
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.speed.cases import SpeedCase
 

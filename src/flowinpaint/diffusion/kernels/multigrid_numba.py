@@ -1,41 +1,27 @@
-"""The loops behind `cpu`, compiled by numba when this is first imported, and loaded from its cache later.
+"""The loops behind `multigrid_cpu`, compiled by numba.
 
 Every array is (B, C, H+2, W+2), and `start` and `stop` bound the lines, rows or images that a call works on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from numba import boolean, float32, float64, int64, njit, uintp, void
+from numba import boolean, float32, float64, int64, njit, uintp
+
+from flowinpaint.diffusion.kernels.compiled import compiler
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": True, "error_model": "numpy"}
-_INNER = {"forceinline": True, **_OPTIONS}
-"""Of functions that compiled ones call: standing apart, the copy just compiled and that of numba's cache round in
-different ways, and a first run differs from the next."""
+_KINDS = [{"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64} for real in (float32, float64)]
+compiled = compiler(_KINDS, _OPTIONS)
+"""For float32 and float64: a for an array (B, C, H, W), i for a whole number, b for a truth value, f for a number.
+
+Always both types and in this order: numba's cache mixes them up when processes fill it in different orders at once.
+"""
+inner = njit(forceinline=True, **_OPTIONS)
 
 
-def compiled(arguments: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Compile for float32 and float64, or load what an earlier process has compiled.
-
-    arguments: a letter each, a for an array (B, C, H, W), i for a whole number, b for a truth value, f for a number.
-    Always both types and in this order: numba's cache mixes them up when processes fill it in different orders at once.
-    """
-
-    def compile_both(function: Callable[..., None]) -> Callable[..., None]:
-        kinds = [{"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64} for real in (float32, float64)]
-        signatures = [void(*(kind[letter] for letter in arguments)) for kind in kinds]
-        try:
-            result: Callable[..., None] = njit(signatures, cache=True, **_OPTIONS)(function)
-        except RuntimeError:  # there is no folder to keep it in
-            result = njit(signatures, **_OPTIONS)(function)
-        return result
-
-    return compile_both
-
-
-@njit(**_INNER)
+@inner
 def _line(v: Any, E: Any, inverse: Any) -> None:
     last = v.shape[0] - 2
     for x in range(2, last + 1):
@@ -44,7 +30,7 @@ def _line(v: Any, E: Any, inverse: Any) -> None:
         v[x] += E[x] * inverse[x] * v[x + 1]
 
 
-@njit(**_INNER)
+@inner
 def _four_lines(v: Any, E: Any, inverse: Any) -> None:
     """Four independent recurrences at once, so that none waits for its own result."""
     last = v.shape[1] - 2

@@ -10,11 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.kernels import pyramid_triton
 from flowinpaint.diffusion.kernels.launch import launch
-from flowinpaint.diffusion.pyramid import levels_to_one_pixel
+from flowinpaint.diffusion.pyramid import coarse_to_fine, levels_to_one_pixel
 from flowinpaint.integers import ceil_div
 
 _MOST_LEVELS = 5
