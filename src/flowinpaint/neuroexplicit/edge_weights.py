@@ -98,7 +98,7 @@ def fused_operator_of(
     in_single = image.dtype == torch.float32 and z.dtype != torch.float64
     if not (z.is_cuda and in_single and predicts_all(config) and _has_triton()):
         return operator_of(z, image, lam, config)
-    from flowinpaint.neuroexplicit.kernels.edge_weights_function import quarter_edge_weights  # it needs Triton
+    from flowinpaint.neuroexplicit.kernels.edge_weights_gpu import quarter_edge_weights  # it needs Triton
 
     weights = quarter_edge_weights(z, lam.float(), config.direction_floor)
     if config.time_step == "quarter":
