@@ -181,7 +181,8 @@ def _conjugate_gradients(
             else:
                 x, r = torch.where(better, candidate, x), torch.where(better, candidate_r, r)
                 norms = torch.where(better, found, norms)
-            iteration.replace(r)
+            inner(iteration.r).copy_(r)
+            iteration.x.zero_()
             estimate = worst = float(norms.max())
             replaced, futile = iterations, 0 if gained else futile + 1
             if iteration.single and (too_long or not gained):
@@ -231,11 +232,6 @@ class _Iteration:
         for _ in range(steps):
             self.graph.replay()
         return steps
-
-    def replace(self, r: Tensor) -> None:
-        """Take r (B, C, H, W) for the residual, x having been gathered."""
-        inner(self.r).copy_(r)
-        self.x.zero_()
 
     def _step(self) -> None:
         self.multigrid.kernels.for_each(_Part.step, self._parts)

@@ -12,7 +12,6 @@ written overlaps nothing that is read, and it gives up at more than eight such c
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +61,7 @@ def diffuse(u: Tensor, data: DataTerm, weights: Tensor | None, tau: Tensor | flo
 
 
 @inner
-def _at_end(x: Any, u: Any, north: Any, south: Any, E: Any, S: Any, SE: Any, SW: Any, Sn: Any, SEn: Any, SWn: Any):
+def _at_end(x, u, north, south, E, S, SE, SW, Sn, SEn, SWn):
     """(A u) at the first or last pixel of a row."""
     total = S[x] * (south[x] - u[x]) + Sn[x] * (north[x] - u[x])
     if x + 1 < u.shape[0]:
@@ -73,29 +72,14 @@ def _at_end(x: Any, u: Any, north: Any, south: Any, E: Any, S: Any, SE: Any, SW:
 
 
 @inner
-def _step(p: Any, u: Any, Au: Any, known: Any, gamma: Any) -> Any:
+def _step(p, u, Au, known, gamma):
     """u_{l+1} from p = u_{l-1}, u and A u at a pixel."""
     new = p + gamma * (u + Au - p)
     return u if known else new
 
 
 @inner
-def _weighted_row(
-    p: Any,
-    u: Any,
-    north: Any,
-    south: Any,
-    E: Any,
-    S: Any,
-    SE: Any,
-    SW: Any,
-    Sn: Any,
-    SEn: Any,
-    SWn: Any,
-    known: Any,
-    gamma: Any,
-    Au: Any,
-) -> None:
+def _weighted_row(p, u, north, south, E, S, SE, SW, Sn, SEn, SWn, known, gamma, Au):
     """Make p = u_{l-1} into u_{l+1} in a row.
 
     `north` and `south` are the rows beside u, and Sn, SEn, SWn the weights stored in the row above; Au is for use here.
@@ -122,7 +106,7 @@ def _weighted_row(
 
 
 @inner
-def _isotropic_row(p: Any, u: Any, north: Any, south: Any, known: Any, gamma: Any) -> None:
+def _isotropic_row(p, u, north, south, known, gamma):
     """The same with 1/4 for every edge; beside the image, and only there, `north` or `south` is u itself."""
     one, last, quarter = uintp(1), u.shape[0] - 1, float32(0.25)
     for x in range(one, uintp(max(last, 1))):
@@ -135,26 +119,14 @@ def _isotropic_row(p: Any, u: Any, north: Any, south: Any, known: Any, gamma: An
 
 
 @inner
-def _bind_row(p: Any, held: Any, stiffness: Any, gamma: Any) -> None:
+def _bind_row(p, held, stiffness, gamma):
     """The implicit step of a soft data term: p = held + (p - held) / (1 + γτk)."""
     for x in range(uintp(p.shape[0])):
         p[x] = held[x] + (p[x] - held[x]) / (float32(1) + gamma * stiffness[x])
 
 
 @compiled("aakaaaiibbr")
-def _sweep(
-    even: Any,
-    odd: Any,
-    known: Any,
-    held: Any,
-    weights: Any,
-    stiffness: Any,
-    first: int,
-    count: int,
-    isotropic: bool,
-    soft: bool,
-    rows: tuple[int, int, int, int],
-) -> None:
+def _sweep(even, odd, known, held, weights, stiffness, first, count, isotropic, soft, rows):
     """Steps first … first + count - 1 of a cycle, as a wave down the rows that stay in the cache from step to step.
 
     On entry `even` holds u_first and `odd` its predecessor; step t overwrites the iterate it reads last. It works on

@@ -22,7 +22,7 @@ inner = njit(forceinline=True, **_OPTIONS)
 
 
 @inner
-def _line(v: Any, E: Any, inverse: Any) -> None:
+def _line(v, E, inverse):
     last = v.shape[0] - 2
     for x in range(2, last + 1):
         v[x] += E[x - 1] * inverse[x] * v[x - 1]
@@ -31,7 +31,7 @@ def _line(v: Any, E: Any, inverse: Any) -> None:
 
 
 @inner
-def _four_lines(v: Any, E: Any, inverse: Any) -> None:
+def _four_lines(v, E, inverse):
     """Four independent recurrences at once, so that none waits for its own result."""
     last = v.shape[1] - 2
     p, q, r, s = v[0, 1], v[1, 1], v[2, 1], v[3, 1]
@@ -50,7 +50,7 @@ def _four_lines(v: Any, E: Any, inverse: Any) -> None:
 
 
 @compiled("aaaaibii")
-def rows(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: int, stop: int) -> None:
+def rows(w, pivots, u, f, parity, fresh, start, stop):
     B, C, _, W = u.shape
     for b in range(B):
         E, S, SE, SW, inverse = w[b, 0], w[b, 1], w[b, 2], w[b, 3], pivots[b, 0]
@@ -80,7 +80,7 @@ def rows(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: i
 
 
 @compiled("aaaaibii")
-def columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: int, stop: int) -> None:
+def columns(w, pivots, u, f, parity, fresh, start, stop):
     B, C, H, _ = u.shape
     # Unsigned, so that the compiler need not reckon with indices from the end and can use whole vectors.
     one, two, left, right = uintp(1), uintp(2), uintp(1 + parity + 2 * start), uintp(1 + parity + 2 * stop)
@@ -108,7 +108,7 @@ def columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start
 
 
 @compiled("aaaaaii")
-def residual(d: Any, w: Any, u: Any, f: Any, out: Any, start: int, stop: int) -> None:
+def residual(d, w, u, f, out, start, stop):
     B, C, _, W = u.shape
     for b in range(B):
         E, S, SE, SW, D = w[b, 0], w[b, 1], w[b, 2], w[b, 3], d[b, 0]
@@ -131,7 +131,7 @@ def residual(d: Any, w: Any, u: Any, f: Any, out: Any, start: int, stop: int) ->
 
 
 @compiled("aaa")
-def dot(a: Any, b: Any, out: Any) -> None:
+def dot(a, b, out):
     B, C, H, W = a.shape
     for k in range(B):
         for c in range(C):
@@ -145,7 +145,7 @@ def dot(a: Any, b: Any, out: Any) -> None:
 
 
 @compiled("aaa")
-def scale_add(a: Any, factor: Any, b: Any) -> None:
+def scale_add(a, factor, b):
     B, C, H, W = a.shape
     for k in range(B):
         for c in range(C):
@@ -156,7 +156,7 @@ def scale_add(a: Any, factor: Any, b: Any) -> None:
 
 
 @compiled("aaa")
-def add_scaled(a: Any, factor: Any, b: Any) -> None:
+def add_scaled(a, factor, b):
     B, C, H, W = a.shape
     for k in range(B):
         for c in range(C):
@@ -167,7 +167,7 @@ def add_scaled(a: Any, factor: Any, b: Any) -> None:
 
 
 @compiled("aaaii")
-def restrict(p: Any, r: Any, out: Any, start: int, stop: int) -> None:
+def restrict(p, r, out, start, stop):
     B, C, _, w = out.shape
     for b in range(B):
         ul, ur, ll, lr = p[b, 0], p[b, 1], p[b, 2], p[b, 3]
@@ -191,7 +191,7 @@ def restrict(p: Any, r: Any, out: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaaii")
-def prolong_add(p: Any, e: Any, u: Any, start: int, stop: int) -> None:
+def prolong_add(p, e, u, start, stop):
     B, C = u.shape[:2]
     for b in range(B):
         ul, ur, ll, lr = p[b, 0], p[b, 1], p[b, 2], p[b, 3]
@@ -212,7 +212,7 @@ def prolong_add(p: Any, e: Any, u: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaaii")
-def between_two(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
+def between_two(d, w, p, start, stop):
     W = d.shape[3]
     for b in range(d.shape[0]):
         E, S, SE, SW, D = w[b, 0], w[b, 1], w[b, 2], w[b, 3], d[b, 0]
@@ -236,7 +236,7 @@ def between_two(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaaii")
-def amid_four(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
+def amid_four(d, w, p, start, stop):
     W = d.shape[3]
     for b in range(d.shape[0]):
         E, S, SE, SW, D = w[b, 0], w[b, 1], w[b, 2], w[b, 3], d[b, 0]
@@ -254,7 +254,7 @@ def amid_four(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaafii")
-def invert_pivots(d: Any, w: Any, out: Any, smallest: float, start: int, stop: int) -> None:
+def invert_pivots(d, w, out, smallest, start, stop):
     H, W = d.shape[2], d.shape[3]
     for b in range(start, stop):
         E, S, D, rows, columns = w[b, 0], w[b, 1], d[b, 0], out[b, 0], out[b, 1]

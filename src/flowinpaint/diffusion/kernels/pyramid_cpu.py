@@ -6,7 +6,6 @@ In the loops `start` and `stop` bound the rows of the result.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +46,7 @@ pull = partial(pyramid.pull, push=push, refine=refine)
 
 
 @compiled("akakii")
-def _push(f: Any, known: Any, coarse_f: Any, coarse_known: Any, start: int, stop: int) -> None:
+def _push(f, known, coarse_f, coarse_known, start, stop):
     B, C, H, W = f.shape
     w = coarse_f.shape[3]
     for b in range(B):
@@ -77,7 +76,7 @@ def _push(f: Any, known: Any, coarse_f: Any, coarse_known: Any, start: int, stop
 
 
 @inner
-def _blend(row: Any, near: Any, far: Any) -> None:
+def _blend(row, near, far):
     """Between the coarse rows `near` and `far`, with one column more on either side."""
     one, n = uintp(1), near.shape[0]
     for j in range(uintp(n)):
@@ -86,7 +85,7 @@ def _blend(row: Any, near: Any, far: Any) -> None:
 
 
 @compiled("aakaii")
-def _refine(u: Any, f: Any, known: Any, out: Any, start: int, stop: int) -> None:
+def _refine(u, f, known, out, start, stop):
     B, C, _, W = f.shape
     h, w = u.shape[2:]
     row, fine = np.empty(w + 2, np.float32), np.empty(2 * w, np.float32)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numba import float32, uintp
@@ -32,13 +30,13 @@ def operator_of(z: Tensor, image: Tensor, lam: Tensor, config: NeuroexplicitConf
 
 
 @inner
-def _diffusivity(g: Any, z: Any, per_square: Any) -> None:
+def _diffusivity(g, z, per_square):
     for x in range(uintp(g.shape[0])):
         g[x] = float32(1) / (float32(1) + z[x] * z[x] * per_square)
 
 
 @inner
-def _tensor(a: Any, b: Any, c: Any, mu1: Any, mu2: Any, vx: Any, vy: Any, fade: Any) -> None:
+def _tensor(a, b, c, mu1, mu2, vx, vy, fade):
     """D = (a b; b c) in a row of cells; fade: the floor beside ‖v‖²."""
     half = float32(0.5)
     for x in range(uintp(a.shape[0])):
@@ -49,7 +47,7 @@ def _tensor(a: Any, b: Any, c: Any, mu1: Any, mu2: Any, vx: Any, vy: Any, fade: 
 
 
 @inner
-def _cell_weights(a: Any, b: Any, c: Any, alpha: Any, tau: Any, last: Any) -> None:
+def _cell_weights(a, b, c, alpha, tau, last):
     """Make a, b, c and α into the halves (a-δ), (b+δ), (c-δ), (δ-b) times τ/2; nothing in the column past the cells."""
     half = float32(0.5) * tau
     for x in range(uintp(a.shape[0])):
@@ -62,7 +60,7 @@ def _cell_weights(a: Any, b: Any, c: Any, alpha: Any, tau: Any, last: Any) -> No
 
 
 @compiled("aaaffaii")
-def _edge_weights(alpha: Any, z: Any, tau: Any, per_square: Any, fade: Any, out: Any, start: int, stop: int) -> None:
+def _edge_weights(alpha, z, tau, per_square, fade, out, start, stop):
     """z: the last four channels are μ₁, μ₂ and v; tau (B, 1, 1, 1); per_square: 1 / λ²."""
     B, _, H, W = out.shape
     first, one = z.shape[1] - 4, uintp(1)
