@@ -63,7 +63,8 @@ class _Cycle(torch.autograd.Function):
     ) -> Tensor:
         soft, advance = stiffness is not None, _advance_of(u, stiffness)
         needs_iterates = ctx.needs_input_grad[3] or soft
-        pieces = _pieces(steps, segment if needs_iterates else None)
+        length = (segment if needs_iterates else None) or steps
+        pieces = [range(steps)[start : start + length] for start in range(0, steps, length)]
         iterates = u.new_empty(steps - 1, *u.shape) if needs_iterates and not segment else None
         pairs, previous = list[Tensor](), u
         for piece in pieces:
@@ -105,12 +106,6 @@ class _Cycle(torch.autograd.Function):
             g, later = retreat(g, later, known, weights, piece, u, again, grad_weights, grad_f)
         grad_stiffness = None if soft is None else soft.grad_stiffness
         return g if needs_u else None, grad_f, None, grad_weights, None, None, grad_stiffness
-
-
-def _pieces(steps: int, segment: int | None) -> list[range]:
-    """The steps in segments, from the first on."""
-    length = segment or steps
-    return [range(start, min(start + length, steps)) for start in range(0, steps, length)]
 
 
 def _kernels(u: Tensor, stiffness: Tensor | None) -> ModuleType:

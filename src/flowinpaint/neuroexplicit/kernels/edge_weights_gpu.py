@@ -1,7 +1,7 @@
 """From the network's maps to the edge weights of every level, for CUDA, in Triton: one launch for all levels.
 
-The functions of `process.process_of` and `stencil.edge_weights` for a model that predicts α, the eigenvalues and the
-eigenvectors, with the stable β.
+The functions of `edge_weights.process_of` and `stencil.edge_weights` for a model that predicts α, the eigenvalues and
+the eigenvectors, with the stable β; and their gradient.
 """
 
 from __future__ import annotations
