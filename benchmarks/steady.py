@@ -27,7 +27,7 @@ from flowinpaint.diffusion.steady import solve_steady
 from flowinpaint.diffusion.stencil import EDGES, cell_delta, divergence, edge_weights, stable_beta, time_step_bound
 from flowinpaint.diffusion.tensor import edge_enhancing_tensor
 from flowinpaint.methods.eed import TUNED_LAMBDA, eed, tuned_alpha
-from flowinpaint.methods.harmonic import distance_weights, laplace_beltrami
+from flowinpaint.methods.laplace_beltrami import distance_weights, laplace_beltrami
 
 TOLERANCE = 1e-6
 FIXED_CYCLE = 45

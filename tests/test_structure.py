@@ -25,7 +25,6 @@ def test_the_coarse_to_fine_loop_is_written_once() -> None:
         "eed",
         "method",
         "pyramid",
-        "pyramid_cpu",
         "pyramid_gpu",
     }
     assert not [p for p in FILES if re.search(r"for .* in reversed\((levels|pyramid)\b", p.read_text(encoding="utf-8"))]

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.grid import COARSEST_SIDE, Level, build_levels, inner, pad
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
+from flowinpaint.diffusion.multigrid import COARSEST_SIDE, Level, build_levels, inner, pad
 from flowinpaint.diffusion.stencil import divergence
 from helpers import random_graph
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flowinpaint.diffusion import kernels
-from flowinpaint.diffusion.grid import Level, build_levels, pad
 from flowinpaint.diffusion.kernels import MULTIGRID, kernels_for
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
+from flowinpaint.diffusion.multigrid import Level, build_levels, pad
 from helpers import generator, random_graph
 
 SIZES = [(1, 1), (1, 9), (12, 1), (2, 2), (9, 14), (16, 7), (23, 20)]

@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.grid import pad
-from flowinpaint.diffusion.multigrid import build_multigrid
+from flowinpaint.diffusion.multigrid import build_multigrid, pad
 from helpers import generator, random_graph
 
 

@@ -10,7 +10,7 @@ from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.stencil import cell_delta, edge_weights, stable_beta
 from flowinpaint.diffusion.tensor import edge_enhancing_tensor
 from flowinpaint.errors import InputError
-from flowinpaint.methods.harmonic import distance_weights
+from flowinpaint.methods.laplace_beltrami import distance_weights
 from flowinpaint.methods.registry import all_methods, get_method
 from helpers import dense_matrix, generator
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import InputError
-from flowinpaint.methods.harmonic import image_distance
+from flowinpaint.methods.laplace_beltrami import image_distance
 
 KINDS = pytest.mark.parametrize("kind", [1, 2, 3])
 

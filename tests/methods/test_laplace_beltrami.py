@@ -8,7 +8,7 @@ from flowinpaint.api import inpaint
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.io import read_flow, read_image, read_mask
-from flowinpaint.methods.harmonic import distance_weights, laplace_beltrami
+from flowinpaint.methods.laplace_beltrami import distance_weights, laplace_beltrami
 from flowinpaint.metrics import endpoint_error, epe, fl_outliers
 from helpers import generator, reference
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from flowinpaint.errors import InputError
 from flowinpaint.methods.eed import eed
-from flowinpaint.methods.harmonic import harmonic, laplace_beltrami
+from flowinpaint.methods.harmonic import harmonic
+from flowinpaint.methods.laplace_beltrami import laplace_beltrami
 from flowinpaint.methods.nearest import nearest
 from flowinpaint.result import Progress, Solution
 from helpers import generator

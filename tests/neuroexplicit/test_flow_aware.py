@@ -13,10 +13,9 @@ from flowinpaint.diffusion.data_term import DataTerm, data_term, statistics
 from flowinpaint.diffusion.pyramid import pull, push
 from flowinpaint.errors import InputError
 from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
-from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.config import START_STEPS, NeuroexplicitConfig, extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.dtm import CLIP, normalised
 from flowinpaint.neuroexplicit.edge_weights import levels_of_maps
-from flowinpaint.neuroexplicit.hints import CLIP, normalised
-from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, levels_of, per_level
 from flowinpaint.neuroexplicit.method import ISOTROPIC, cycles
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import FLOW_AWARE, generator, maps_of

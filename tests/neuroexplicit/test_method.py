@@ -11,8 +11,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.neuroexplicit.backends import cpu
 from flowinpaint.neuroexplicit.backends.cpu import CpuBackend
 from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
-from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.neuroexplicit.levels import levels_of
+from flowinpaint.neuroexplicit.config import NeuroexplicitConfig, levels_of
 from flowinpaint.neuroexplicit.method import Reference, fill
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate

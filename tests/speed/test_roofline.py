@@ -7,8 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.baselines.flownets.module import FlowNetS
-from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
-from flowinpaint.neuroexplicit.levels import START_STEPS
+from flowinpaint.neuroexplicit.config import START_STEPS, NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.speed.cases import SpeedCase
 from flowinpaint.speed.roofline import StageCount, counts_of, level_sizes, network_count, neuroexplicit_counts

@@ -12,6 +12,8 @@ u_{kS} are kept, and the iterates between them are recomputed, to the same bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +23,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 from flowinpaint.diffusion.kernels import FSI, fsi_reference, kernels_for
 from flowinpaint.diffusion.kernels.fsi_reference import SoftAdjoint
-from flowinpaint.diffusion.stencil import EDGES
+from flowinpaint.diffusion.stencil import EDGES, check_shapes
 from flowinpaint.errors import InputError
 
 
@@ -43,9 +45,7 @@ def inpainting_cycle(
         if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (u, f, weights, stiffness)):
             end: Tensor = _Cycle.apply(u, f, known, weights, steps, segment, stiffness)  # type: ignore[no-untyped-call]
             return end
-        kernels = _kernels(u, stiffness)
-        soft = {} if stiffness is None else {"stiffness": stiffness}
-        last: Tensor = kernels.advance(u, u, f, known, weights, range(steps), **soft)[1]
+        last: Tensor = _advance_of(u, stiffness)(u, u, f, known, weights, range(steps))[1]
         return last
 
 
@@ -61,15 +61,16 @@ class _Cycle(torch.autograd.Function):
         segment: int | None,
         stiffness: Tensor | None,
     ) -> Tensor:
-        kernels, soft = _kernels(u, stiffness), {} if stiffness is None else {"stiffness": stiffness}
-        needs_iterates = ctx.needs_input_grad[3] or stiffness is not None
-        pieces = _pieces(steps, segment if needs_iterates else None)
+        soft, advance = stiffness is not None, _advance_of(u, stiffness)
+        needs_iterates = ctx.needs_input_grad[3] or soft
+        length = (segment if needs_iterates else None) or steps
+        pieces = [range(steps)[start : start + length] for start in range(0, steps, length)]
         iterates = u.new_empty(steps - 1, *u.shape) if needs_iterates and not segment else None
         pairs, previous = list[Tensor](), u
         for piece in pieces:
             pairs += previous, u
             given = None if piece.start and not soft else f
-            previous, u = kernels.advance(previous, u, given, known, weights, piece, iterates, **soft)
+            previous, u = advance(previous, u, given, known, weights, piece, iterates)
         kept = f if segment or soft else None
         end = u if soft else None
         ctx.save_for_backward(known, weights, kept, iterates, stiffness, end, *(pairs if needs_iterates else ()))
@@ -83,13 +84,12 @@ class _Cycle(torch.autograd.Function):
         pieces = ctx.pieces  # type: ignore[attr-defined]
         needs_u, needs_f, _, needs_weights = ctx.needs_input_grad[:4]  # type: ignore[attr-defined]
         g, later = gradients[0].contiguous(), None
-        kernels = _kernels(g, stiffness)
-        soft = None if stiffness is None else SoftAdjoint(f, stiffness)
-        # Only the reference knows a soft data term.
-        adjoint, forward = ({}, {}) if soft is None else ({"soft": soft}, {"stiffness": stiffness})
-        if soft is None:
+        if stiffness is None:
+            soft, retreat = None, _kernels(g, None).retreat
             grad_f = torch.where(known, g, 0) if needs_f else None
         else:
+            soft = SoftAdjoint(f, stiffness)
+            retreat = partial(fsi_reference.retreat, soft=soft)
             g, grad_f = soft.pass_through(g, end, pieces[-1].stop), soft.grad_f
         grad_weights = torch.zeros_like(weights) if needs_weights else None
         u = None
@@ -100,23 +100,23 @@ class _Cycle(torch.autograd.Function):
             if u is not None and iterates is None:
                 again, all_but_last = u.new_empty(len(piece) - 1, *u.shape), piece[:-1]
                 given = None if piece.start and soft is None else f
-                kernels.advance(previous, u, given, known, weights, all_but_last, again, **forward)
+                _advance_of(u, stiffness)(previous, u, given, known, weights, all_but_last, again)
             else:
                 again = iterates
-            g, later = kernels.retreat(g, later, known, weights, piece, u, again, grad_weights, grad_f, **adjoint)
+            g, later = retreat(g, later, known, weights, piece, u, again, grad_weights, grad_f)
         grad_stiffness = None if soft is None else soft.grad_stiffness
         return g if needs_u else None, grad_f, None, grad_weights, None, None, grad_stiffness
-
-
-def _pieces(steps: int, segment: int | None) -> list[range]:
-    """The steps in segments, from the first on."""
-    length = segment or steps
-    return [range(start, min(start + length, steps)) for start in range(0, steps, length)]
 
 
 def _kernels(u: Tensor, stiffness: Tensor | None) -> ModuleType:
     """The kernels with an adjoint: Triton's on CUDA if every given vector is exact, else plain PyTorch."""
     return kernels_for(FSI, u.device) if u.is_cuda and stiffness is None else fsi_reference
+
+
+def _advance_of(u: Tensor, stiffness: Tensor | None) -> Callable[..., tuple[Tensor, Tensor]]:
+    """`advance` of these kernels; only the reference knows a soft data term."""
+    advance: Callable[..., tuple[Tensor, Tensor]] = _kernels(u, stiffness).advance
+    return advance if stiffness is None else partial(advance, stiffness=stiffness)
 
 
 def _check(
@@ -126,18 +126,10 @@ def _check(
         raise InputError(
             f"u must be torch.float32 or torch.float64 of shape (B, C, H, W), got {u.dtype} {tuple(u.shape)}"
         )
-    B, C, H, W = u.shape
-    for name, x, channels in (
-        ("f", f, C),
-        ("c", c, 1),
-        ("weights", weights, len(EDGES)),
-        ("data_weight", stiffness, 1),
-    ):
-        if x is None:
-            continue
-        if x.shape != (B, channels, H, W):
-            raise InputError(f"{name} must have shape {(B, channels, H, W)}, got {tuple(x.shape)}")
-        if name != "c" and x.dtype != u.dtype:
+    fields = {"f": f, "weights": weights, "data_weight": stiffness}
+    check_shapes(u, f=(f, u.shape[1]), c=(c, 1), weights=(weights, len(EDGES)), data_weight=(stiffness, 1))
+    for name, x in fields.items():
+        if x is not None and x.dtype != u.dtype:
             raise InputError(f"{name} must have the dtype of u, {u.dtype}, got {x.dtype}")
     if steps < 1:
         raise InputError(f"steps must be at least 1, got {steps}")

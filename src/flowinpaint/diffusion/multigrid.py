@@ -1,5 +1,13 @@
 """One multigrid V-cycle: an approximate, symmetric inverse of the inpainting equations.
 
+The operator of a grid is (A u)_p = d_p u_p - Σ_q w_pq u_q with the four edges of `stencil.EDGES`, each stored at its
+upper (left) end. A pixel whose value is given has no edges and d = 1. All arrays carry a border of one zero pixel,
+(B, ·, H+2, W+2), so that no kernel needs to look where the image ends.
+
+Coarse pixel (Y, X) lies on fine pixel (2Y, 2X). Interpolation follows the operator, as in the black-box multigrid of
+Dendy (1982): a pixel between two coarse ones takes from each as strongly as it is tied to that side, and nothing across
+an edge that lets nothing through. The coarse operator is the Galerkin product Pᵀ A P, again with nine points.
+
 Image edges tie pixels together along lines, often a thousand times as strongly as across them, and point-by-point
 relaxation cannot smooth the error along such a line. So whole rows and whole columns are relaxed, every second one at
 a time, and the way up mirrors the way down, which keeps the cycle symmetric as conjugate gradients need it.
@@ -11,15 +19,37 @@ from types import ModuleType
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.diffusion.grid import Level, build_levels
 from flowinpaint.diffusion.kernels import MULTIGRID, kernels_for
+from flowinpaint.diffusion.stencil import EDGES, edge_ends
 
+COARSEST_SIDE = 2
+"""Grids no longer and no higher than this are not coarsened; relaxation alone solves them."""
 _DOWN = ((0, 0), (0, 1), (1, 0), (1, 1))
 _UP = _DOWN[::-1]
 """(axis, parity) of the half sweeps before a coarser grid is asked: even rows, odd rows, even columns, odd columns; and
 after it."""
+
+
+class Level(NamedTuple):
+    """One grid.
+
+    d: (B, 1, ·, ·) and w: (B, 4, ·, ·), the operator. pivots: (B, 2, ·, ·), the inverse pivots of the rows and of the
+    columns as tridiagonal systems. p: (B, 4, ·, ·), the weights with which a pixel takes from the coarse pixels above
+    left, above right, below left and below right of it; None on the coarsest grid.
+    """
+
+    d: Tensor
+    w: Tensor
+    pivots: Tensor
+    p: Tensor | None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns without the border."""
+        return self.d.shape[-2] - 2, self.d.shape[-1] - 2
 
 
 class Grid(NamedTuple):
@@ -42,35 +72,35 @@ class Multigrid:
         """Write -A u to `out`, both padded (B, C, H+2, W+2)."""
         self.kernels.residual(self.grids[0].level, u, self.grids[0].zero, out)
 
-    def cycle(self, r: Tensor) -> Tensor:
-        """About A⁻¹ r, for a padded r (B, C, H+2, W+2); the result is overwritten by the next call."""
-        return self._cycle(0, r)
-
-    def part(self, b: int, c: int) -> Multigrid:
-        """The hierarchy of one channel of one image: views that share their memory with this."""
-        return Multigrid([_view(grid, b, c) for grid in self.grids], self.kernels)
-
-    def _cycle(self, number: int, f: Tensor) -> Tensor:
+    def cycle(self, f: Tensor, number: int = 0) -> Tensor:
+        """About A⁻¹ f on grid `number`, for a padded f (B, C, H+2, W+2); the next call overwrites the result."""
         level, u, _, r, _ = self.grids[number]
-        self._begin(level, u, f)
+        self._relax(level, u, f, _DOWN, fresh=True)
         if level.p is None:
             self._relax(level, u, f, (*_UP, *_DOWN, *_UP))
             return u
         below = self.grids[number + 1].f
         self.kernels.residual(level, u, f, r)
         self.kernels.restrict(level, r, below)
-        self.kernels.prolong_add(level, self._cycle(number + 1, below), u)
+        self.kernels.prolong_add(level, self.cycle(below, number + 1), u)
         self._relax(level, u, f, _UP)
         return u
 
-    def _relax(self, level: Level, u: Tensor, f: Tensor, sweeps: tuple[tuple[int, int], ...]) -> None:
-        for axis, parity in sweeps:
-            self.kernels.half_sweep(level, u, f, axis, parity)
+    def part(self, b: int, c: int) -> Multigrid:
+        """The hierarchy of one channel of one image: views that share their memory with this."""
+        parts = []
+        for level, *space in self.grids:
+            own = Level(*(None if x is None else x[b : b + 1] for x in level))  # type: ignore[arg-type]
+            parts.append(Grid(own, *(x[b : b + 1, c : c + 1] for x in space)))
+        return Multigrid(parts, self.kernels)
 
-    def _begin(self, level: Level, u: Tensor, f: Tensor) -> None:
-        """The sweeps on the way down, from u = 0: even rows need no neighbours, and odd ones only those."""
-        self.kernels.half_sweep(level, u, f, *_DOWN[0], fresh=True)
-        self._relax(level, u, f, _DOWN[1:])
+    def _relax(
+        self, level: Level, u: Tensor, f: Tensor, sweeps: tuple[tuple[int, int], ...], fresh: bool = False
+    ) -> None:
+        """Half sweeps; fresh: from u = 0, where the first lines need no neighbours."""
+        for axis, parity in sweeps:
+            self.kernels.half_sweep(level, u, f, axis, parity, fresh)
+            fresh = False
 
 
 def build_multigrid(
@@ -79,27 +109,73 @@ def build_multigrid(
     channels: int,
     dtype: torch.dtype = torch.float32,
     data_weight: Tensor | None = None,
-    kernels: ModuleType | None = None,
 ) -> Multigrid:
     """The hierarchy for weights (B, 4, H, W) and exact pixels known (B, 1, H, W), with work space for C channels.
 
     data_weight (B, 1, H, W): finite weights of given vectors, which add to the diagonal.
     """
-    kernels = kernels or kernels_for(MULTIGRID, weights.device)
+    kernels = kernels_for(MULTIGRID, weights.device)
     levels = build_levels(weights, known, kernels, dtype, data_weight)
     # One allocation for all: on the GPU each would be a launch. Rounded up, so that every field begins aligned.
-    sizes = [-(-channels * level.d.numel() // 64) * 64 for level in levels]
-    space, grids, taken = weights.new_zeros(4 * sum(sizes), dtype=dtype), [], 0
-    for level, size in zip(levels, sizes, strict=True):
-        shape = (level.d.shape[0], channels, *level.d.shape[2:])
-        fields = space[taken : taken + 4 * size].view(4, size)[:, : channels * level.d.numel()]
-        grids.append(Grid(level, *(field.view(shape) for field in fields)))
-        taken += 4 * size
+    sizes = [-(-channels * level.d.numel() // 64) * 64 for level in levels for _ in range(4)]
+    memory, grids = iter(torch.split(weights.new_zeros(sum(sizes), dtype=dtype), sizes)), []
+    for level in levels:
+        shape = torch.Size((level.d.shape[0], channels, *level.d.shape[2:]))
+        grids.append(Grid(level, *(next(memory)[: shape.numel()].view(shape) for _ in range(4))))
     return Multigrid(grids, kernels)
 
 
-def _view(grid: Grid, b: int, c: int) -> Grid:
-    d, w, pivots, p = grid.level.d, grid.level.w, grid.level.pivots, grid.level.p
-    level = Level(d[b : b + 1], w[b : b + 1], pivots[b : b + 1], None if p is None else p[b : b + 1])
-    u, f, r, zero = (x[b : b + 1, c : c + 1] for x in grid[1:])
-    return Grid(level, u, f, r, zero)
+def build_levels(
+    weights: Tensor, known: Tensor, kernels: ModuleType, dtype: torch.dtype, data_weight: Tensor | None = None
+) -> list[Level]:
+    """The grids from the image's own, weights (B, 4, H, W) and known (B, 1, H, W) bool, down to a handful of pixels.
+
+    known: pixels whose value is exact; data_weight (B, 1, H, W): finite weights of the others. Products are formed in
+    float64 whatever the type: a region tied weakly to the known pixels has row sums far below float32's rounding of its
+    diagonal.
+    """
+    d, w = _equations(weights.double(), known, data_weight)
+    levels = []
+    while max(d.shape[-2:]) - 2 > COARSEST_SIDE:
+        p = kernels.interpolation(d, w)
+        levels.append(_level(d, w, p, kernels, dtype))
+        d, w = kernels.galerkin(d, w, p)
+    levels.append(_level(d, w, None, kernels, dtype))
+    return levels
+
+
+def pad(x: Tensor) -> Tensor:
+    """Add the border of zeros; contiguous, as kernels expect it, whatever the memory format of x."""
+    return F.pad(x.contiguous(), (1, 1, 1, 1)).contiguous()
+
+
+def inner(x: Tensor) -> Tensor:
+    """The pixels inside the border."""
+    return x[..., 1:-1, 1:-1]
+
+
+def neighbour(x: Tensor, dy: int, dx: int) -> Tensor:
+    """The value at (y + dy, x + dx) for every pixel (y, x) inside the border."""
+    H, W = x.shape[-2:]
+    return x[..., 1 + dy : H - 1 + dy, 1 + dx : W - 1 + dx]
+
+
+def _equations(weights: Tensor, known: Tensor, data_weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Diagonal and edges of the equations for the pixels that are not exact."""
+    unknown, (H, W) = pad((~known).to(weights.dtype)), weights.shape[-2:]
+    d, w = torch.zeros_like(unknown), pad(torch.zeros_like(weights))
+    for k, (dy, dx) in enumerate(EDGES):
+        edge, (inside, _) = w[:, k : k + 1], edge_ends(k, H, W)
+        inner(edge)[inside] = weights[:, k : k + 1][inside]  # not the edges that leave the image
+        inner(d).add_(inner(edge)).add_(neighbour(edge, -dy, -dx))
+        inner(edge).mul_(inner(unknown)).mul_(neighbour(unknown, dy, dx))
+    if data_weight is not None:
+        inner(d).add_(data_weight)
+    # A pixel without edges, exact or cut off, keeps whatever value it has.
+    lone = (unknown == 0) | (d <= 0)
+    return torch.where(lone, pad(torch.ones_like(inner(d))), d), w
+
+
+def _level(d: Tensor, w: Tensor, p: Tensor | None, kernels: ModuleType, dtype: torch.dtype) -> Level:
+    d, w = d.to(dtype), w.to(dtype)
+    return Level(d, w, kernels.invert_pivots(d, w), None if p is None else p.to(dtype))

@@ -6,12 +6,17 @@ Each level halves the size of the next, rounded up, so coarse pixel (i, j) alway
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, bind, pool
+
+Push = Callable[[DataTerm, int], list[DataTerm]]
+Refine = Callable[[Tensor, DataTerm], Tensor]
 
 
 def push(data: DataTerm, count: int) -> list[DataTerm]:
@@ -22,15 +27,6 @@ def push(data: DataTerm, count: int) -> list[DataTerm]:
     return levels
 
 
-def pull(data: DataTerm) -> Tensor:
-    """A dense field (B, C, H, W): f where exact, and elsewhere the values of coarser levels, down to one pixel.
-
-    It fills a hole of any size; where nothing at all is known it is zero.
-    """
-    levels = push(data, levels_to_one_pixel(data.f))[::-1]
-    return coarse_to_fine(levels, levels[0].f, refine, lambda _, __, u: u)
-
-
 def levels_to_one_pixel(x: Tensor) -> int:
     """The number of levels from the size of x (B, ·, H, W) down to a single pixel."""
     return 1 + (int(max(x.shape[-2:])) - 1).bit_length()
@@ -39,6 +35,16 @@ def levels_to_one_pixel(x: Tensor) -> int:
 def refine(u: Tensor, data: DataTerm) -> Tensor:
     """The initial field of a level: the next coarser u (B, C, ceil(H/2), ceil(W/2)), bound to the level's data."""
     return bind(upsample(u, data), data)
+
+
+def pull(data: DataTerm, push: Push = push, refine: Refine = refine) -> Tensor:
+    """A dense field (B, C, H, W): f where exact, and elsewhere the values of coarser levels, down to one pixel.
+
+    It fills a hole of any size; where nothing at all is known it is zero. push, refine: these steps, or faster ones.
+    """
+    levels = push(data, levels_to_one_pixel(data.f))[::-1]
+    start = torch.where(levels[0].known, levels[0].f, 0)
+    return coarse_to_fine(levels, start, refine, lambda _, __, u: u)
 
 
 def upsample(u: Tensor, data: DataTerm) -> Tensor:

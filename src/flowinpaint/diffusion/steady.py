@@ -17,6 +17,7 @@ can resolve, this gains nothing, and the iteration continues in float64.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -24,15 +25,15 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from flowinpaint.diffusion.data_term import DataTerm, data_term
-from flowinpaint.diffusion.grid import inner, pad
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.kernels.recording import record
-from flowinpaint.diffusion.multigrid import Multigrid, build_multigrid
-from flowinpaint.diffusion.stencil import EDGES, divergence, edge_ends
+from flowinpaint.diffusion.multigrid import Multigrid, build_multigrid, inner, pad
+from flowinpaint.diffusion.stencil import EDGES, add_edge_products, check_shapes, divergence
 from flowinpaint.errors import InputError
 from flowinpaint.result import Solution, Status
 
 Report = Callable[[int, float], None]
+_norms = partial(torch.linalg.vector_norm, dim=(2, 3), keepdim=True)
 
 _SINGLE_PRECISION_STEPS = 64
 """Iterations in float32 after which float64 takes over: weights that differ by more than float32 can tell."""
@@ -65,7 +66,10 @@ def solve_steady(
     to that of filling with the mean m of the given vectors. Pixels that no path of edges ties to a given one become m.
     `report` is called with the iterations so far and the largest relative residual, which the history lists too.
     """
-    _check(f, c, weights, tolerance, max_iterations)
+    check_shapes(f, c=(c, 1), weights=(weights, len(EDGES)))
+    if not torch.isfinite(weights).all():
+        raise InputError("weights must be finite, got infinite values or NaN")
+    check_limits(tolerance, max_iterations)
     max_iterations = int(max_iterations)
     data = data_term(f, c, data_weight)
     exact, w = data.exact, weights.double()
@@ -129,26 +133,17 @@ class _SteadyState(torch.autograd.Function):
         lam, iterations, history, status = _conjugate_gradients(w, data, right, tolerance, max_iterations, None)
         Solution(lam, iterations, history[-1], status).warn_unless_converged("the gradient of steady_state", 3)
         grad_f = torch.where(exact, g + divergence(w, lam).to(g.dtype), 0)
-        grad_k = None
+        grad_w, grad_k = torch.zeros_like(w), None
+        add_edge_products(grad_w, lam, u.double())
         if (k := _finite_weight(data)) is not None:
             grad_f = torch.where(exact, grad_f, (k * lam).to(g.dtype))
             grad_k = torch.where(known, lam * (data.f - u), 0).sum(1, keepdim=True).to(data_weight.dtype)
-        return grad_f, None, _edge_products(lam, u.double()).to(weights.dtype), grad_k, None, None
+        return grad_f, None, grad_w.to(weights.dtype), grad_k, None, None
 
 
 def _finite_weight(data: DataTerm) -> Tensor | None:
     """The finite data weights k in float64, 0 elsewhere; None if every given vector is exact."""
     return None if data.weight is None else torch.where(data.exact, 0, data.weight).double()
-
-
-def _edge_products(lam: Tensor, u: Tensor) -> Tensor:
-    """Σ_channels (λ_p - λ_q)(u_q - u_p) on every edge, (B, 4, H, W)."""
-    H, W = u.shape[-2:]
-    out = u.new_zeros(u.shape[0], len(EDGES), H, W)
-    for k in range(len(EDGES)):
-        near, far = edge_ends(k, H, W)
-        out[:, k][near] = ((lam[near] - lam[far]) * (u[far] - u[near])).sum(1)
-    return out
 
 
 def _conjugate_gradients(
@@ -169,7 +164,7 @@ def _conjugate_gradients(
     history, iterations, replaced, futile = [worst], 0, 0, 0
     while worst > tolerance and iterations < max_iterations and futile < _FUTILE_REPLACEMENTS:
         iterations += iteration.advance(max_iterations - iterations)
-        estimate = iteration.residual()
+        estimate = float(iteration.norm.max())
         too_long = iteration.single and iterations > _SINGLE_PRECISION_STEPS
         due = too_long or iterations == max_iterations or iterations - replaced >= _LONGEST_TRUST
         if due or not estimate > max(0.9 * tolerance, _REPLACE_AT * worst):
@@ -186,7 +181,8 @@ def _conjugate_gradients(
             else:
                 x, r = torch.where(better, candidate, x), torch.where(better, candidate_r, r)
                 norms = torch.where(better, found, norms)
-            iteration.replace(r)
+            inner(iteration.r).copy_(r)
+            iteration.x.zero_()
             estimate = worst = float(norms.max())
             replaced, futile = iterations, 0 if gained else futile + 1
             if iteration.single and (too_long or not gained):
@@ -208,7 +204,7 @@ class _Iteration:
     """
 
     def __init__(self, multigrid: Multigrid, r: Tensor) -> None:
-        self.multigrid = multigrid
+        self.multigrid, self.single = multigrid, r.dtype == torch.float32
         self.r = pad(r)
         self.x, self.p, self.q = (torch.zeros_like(self.r) for _ in range(3))
         self.rz = torch.full_like(self.r[:, :, :1, :1], torch.inf)
@@ -223,11 +219,6 @@ class _Iteration:
             ]
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    @property
-    def single(self) -> bool:
-        """Whether it computes in float32."""
-        return self.r.dtype == torch.float32
-
     def advance(self, at_most: int) -> int:
         """Do one iteration, or on the GPU several before anyone looks, and return how many."""
         if self.r.device.type != "cuda" or self.multigrid.kernels is reference:
@@ -241,15 +232,6 @@ class _Iteration:
         for _ in range(steps):
             self.graph.replay()
         return steps
-
-    def residual(self) -> float:
-        """The largest ‖r‖ of all channels of all images."""
-        return float(self.norm.max())
-
-    def replace(self, r: Tensor) -> None:
-        """Take r (B, C, H, W) for the residual, x having been gathered."""
-        inner(self.r).copy_(r)
-        self.x.zero_()
 
     def _step(self) -> None:
         self.multigrid.kernels.for_each(_Part.step, self._parts)
@@ -284,28 +266,9 @@ def _ratio(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(b > 0, a / b, 0)
 
 
-def _norms(r: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(r, dim=(2, 3), keepdim=True)
-    return norms
-
-
-def _check(f: Tensor, c: Tensor, weights: Tensor, tolerance: float, max_iterations: float) -> None:
-    B, _, H, W = f.shape
-    if c.shape != (B, 1, H, W):
-        raise InputError(f"c: shape {tuple(c.shape)} was given; {(B, 1, H, W)} is taken beside f's {tuple(f.shape)}.")
-    if weights.shape != (B, len(EDGES), H, W):
-        raise InputError(
-            f"weights: shape {tuple(weights.shape)} was given; {(B, len(EDGES), H, W)} is taken beside f's "
-            f"{tuple(f.shape)}."
-        )
-    if not torch.isfinite(weights).all():
-        raise InputError("weights: some are not finite; finite ones are taken.")
-    check_limits(tolerance, max_iterations)
-
-
 def check_limits(tolerance: float, max_iterations: float) -> None:
     """Raise InputError unless an iteration can end by these."""
     if not 0 < tolerance < torch.inf:
-        raise InputError(f"tolerance: {tolerance} was given; a relative residual above 0 is taken.")
+        raise InputError(f"tolerance must be a relative residual above 0, got {tolerance}")
     if not max_iterations >= 1 or max_iterations % 1:
-        raise InputError(f"max_iterations: {max_iterations} was given; a whole number of at least 1 is taken.")
+        raise InputError(f"max_iterations must be a whole number of at least 1, got {max_iterations}")

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flowinpaint.diffusion.tensor import SymmetricTensor, eigenvalues
+from flowinpaint.errors import InputError
 
 EDGES = ((0, 1), (1, 0), (1, 1), (1, -1))
 """Offset (rows, columns) of the far end of each stored edge: east, south, south-east, south-west."""
@@ -67,6 +68,23 @@ def divergence(weights: Tensor, u: Tensor) -> Tensor:
         Au[near].add_(flux)  # unlike +=, which also copies the slice onto itself
         Au[far].sub_(flux)
     return Au
+
+
+def add_edge_products(out: Tensor, v: Tensor, u: Tensor, factor: float = 1) -> None:
+    """Add factor · Σ_channels (v_p - v_q)(u_q - u_p) on every edge pq to out (B, 4, H, W): the gradient of vᵀ A u."""
+    H, W = u.shape[-2:]
+    for k in range(len(EDGES)):
+        near, far = edge_ends(k, H, W)
+        product = (v[near] - v[far]).mul_(u[far] - u[near]).sum(1)
+        out[:, k][near].add_(product, alpha=factor)
+
+
+def check_shapes(like: Tensor, **fields: tuple[Tensor | None, int]) -> None:
+    """Raise InputError unless each field has its number of channels, and the batch and size of `like` (B, ·, H, W)."""
+    B, _, H, W = like.shape
+    for name, (x, channels) in fields.items():
+        if x is not None and x.shape != (B, channels, H, W):
+            raise InputError(f"{name} must have shape {(B, channels, H, W)}, got {tuple(x.shape)}")
 
 
 def pure_divergence(weights: Tensor, u: Tensor) -> Tensor:

@@ -46,20 +46,14 @@ def gaussian_blur(image: Tensor, rho: float) -> Tensor:
     taps = torch.arange(-radius, radius + 1, dtype=image.dtype, device=image.device)
     kernel = torch.exp(-(taps**2) / (2 * rho**2))
     kernel = kernel / kernel.sum()
-    for axis in (2, 3):
-        image = _convolve_mirrored(image, kernel, axis)
+    for axis, shape in ((2, (1, 1, -1, 1)), (3, (1, 1, 1, -1))):
+        size, channels = image.shape[axis], image.shape[1]
+        # An index beyond the border is reflected, as often as a tiny image needs.
+        index = torch.arange(-radius, size + radius, device=image.device) % (2 * size)
+        index = torch.where(index < size, index, 2 * size - 1 - index)
+        weight = kernel.view(shape).expand(channels, *shape[1:])
+        image = F.conv2d(image.index_select(axis, index), weight, groups=channels)
     return image
-
-
-def _convolve_mirrored(image: Tensor, kernel: Tensor, axis: int) -> Tensor:
-    """Convolve along one axis; an index beyond the border is reflected, as often as a tiny image needs."""
-    radius, size = len(kernel) // 2, image.shape[axis]
-    index = torch.arange(-radius, size + radius, device=image.device) % (2 * size)
-    index = torch.where(index < size, index, 2 * size - 1 - index)
-    padded = image.index_select(axis, index)
-    shape = (1, 1, -1, 1) if axis == 2 else (1, 1, 1, -1)
-    weight = kernel.view(shape).expand(image.shape[1], *shape[1:])
-    return F.conv2d(padded, weight, groups=image.shape[1])
 
 
 def structure_tensor(image: Tensor, rho: float) -> SymmetricTensor:

@@ -62,7 +62,7 @@ BUILTIN = {
         _steady(
             "laplace-beltrami",
             "harmonic on the image's surface: close in colour is close",
-            "methods.harmonic:laplace_beltrami",
+            "methods.laplace_beltrami:laplace_beltrami",
         ),
         _steady("harmonic", "homogeneous diffusion: smooth, blind to the image", "methods.harmonic:harmonic"),
         _on_cpu("nearest", "the nearest known vector", "methods.nearest:nearest"),

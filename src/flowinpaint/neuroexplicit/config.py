@@ -1,16 +1,24 @@
-"""What a neuroexplicit model is made of: the paper's, one of its ablations, or the flow-aware one."""
+"""What a neuroexplicit model is made of: the paper's, one of its ablations, or the flow-aware one; and its levels."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from flowinpaint.errors import InputError
 from flowinpaint.neuroexplicit.dtm import DEEPEST, SHALLOWEST
 
 LEVELS = 4
 """Maps that the Diffusion Tensor Module predicts, each half the size of the next."""
+COARSEST_SIDE = 32
+"""With the pull start the longer side of the coarsest level is at most this, unless four levels are more."""
+START_STEPS = 40
+"""Steps of isotropic diffusion that smooth the pull start: half way across the coarsest level."""
 MOST_STEPS = 10_000
+
+T = TypeVar("T")
 
 Start = Literal["zero", "pull"]
 TimeStep = Literal["bound", "quarter"]
@@ -60,31 +68,25 @@ class NeuroexplicitConfig:
     direction_floor: float = 1e-12
 
     def __post_init__(self) -> None:
-        for name, steps in (("steps", self.steps), ("guess_steps", self.guess_steps)):
-            if len(steps) != LEVELS or not all(_is_count(n) and n <= MOST_STEPS for n in steps):
-                raise InputError(f"{name}: {steps} was given; {LEVELS} counts from 1 to {MOST_STEPS} are taken.")
-        if self.decoder_kernel not in (1, 2):
-            raise InputError(f"decoder_kernel: {self.decoder_kernel} was given; 1 or 2 is taken.")
-        if not (_is_count(self.width) and _is_count(self.channels)):
-            raise InputError(f"width {self.width}, channels {self.channels} were given; counts from 1 are taken.")
-        if self.fine_width != 0 and not _is_count(self.fine_width):
-            raise InputError(f"fine_width: {self.fine_width} was given; a count from 1, or 0 for the width, is taken.")
-        if not (_is_count(self.depth) and SHALLOWEST <= self.depth <= DEEPEST):
-            raise InputError(f"depth: {self.depth} was given; a count from {SHALLOWEST} to {DEEPEST} is taken.")
-        if not 0 <= self.alpha <= 0.5:
-            raise InputError(f"alpha: {self.alpha} was given; a value in [0, 0.5] is taken.")
-        if not 0 <= self.rho <= 100:
-            raise InputError(f"rho: {self.rho} was given; a standard deviation from 0 to 100 pixels is taken.")
-        if not 1e-12 <= self.direction_floor <= 1:
-            raise InputError(f"direction_floor: {self.direction_floor} was given; a value from 1e-12 to 1 is taken.")
-        for name, value, choices in (
-            ("start", self.start, get_args(Start)),
-            ("time_step", self.time_step, get_args(TimeStep)),
+        starts, time_steps = get_args(Start), get_args(TimeStep)
+        for name, fits, allowed in (
+            ("steps", _are_steps(self.steps), f"{LEVELS} integers from 1 to {MOST_STEPS}"),
+            ("guess_steps", _are_steps(self.guess_steps), f"{LEVELS} integers from 1 to {MOST_STEPS}"),
+            ("decoder_kernel", self.decoder_kernel in (1, 2), "1 or 2"),
+            ("width", _is_count(self.width), "an integer of at least 1"),
+            ("channels", _is_count(self.channels), "an integer of at least 1"),
+            ("fine_width", self.fine_width == 0 or _is_count(self.fine_width), "an integer, 0 standing for the width"),
+            ("depth", _is_count(self.depth, SHALLOWEST, DEEPEST), f"an integer from {SHALLOWEST} to {DEEPEST}"),
+            ("alpha", 0 <= self.alpha <= 0.5, "a number from 0 to 0.5"),
+            ("rho", 0 <= self.rho <= 100, "a standard deviation from 0 to 100 pixels"),
+            ("direction_floor", 1e-12 <= self.direction_floor <= 1, "a number from 1e-12 to 1"),
+            ("start", self.start in starts, " or ".join(map(repr, starts))),
+            ("time_step", self.time_step in time_steps, " or ".join(map(repr, time_steps))),
         ):
-            if value not in choices:
-                raise InputError(f"{name}: {value!r} was given; {' or '.join(map(repr, choices))} is taken.")
+            if not fits:
+                raise InputError(f"{name} must be {allowed}, got {getattr(self, name)!r}")
         if self.learn_kernels and self.start == "pull":
-            raise InputError("start: 'pull' was given; learned kernels (+W) take 'zero', having no more levels.")
+            raise InputError("start must be 'zero' with learned kernels (+W), which have no more levels, got 'pull'")
         if self.predicted == 0:
             raise InputError(
                 "Nothing is left to learn: switch on one of learn_eigenvalues, _eigenvectors, _alpha, _beta."
@@ -101,8 +103,31 @@ class NeuroexplicitConfig:
         return self.learn_alpha + 2 * self.learn_eigenvalues + 2 * self.learn_eigenvectors + self.learn_beta
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _is_count(value: object, least: int = 1, most: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _are_steps(values: Sequence[object]) -> bool:
+    return len(values) == LEVELS and all(_is_count(n, most=MOST_STEPS) for n in values)
+
+
+def levels_of(H: int, W: int, config: NeuroexplicitConfig) -> int:
+    """The number of levels for an image of H×W pixels, such that the coarsest has a cell."""
+    if config.start == "zero":
+        return LEVELS
+    wanted = 1 + math.ceil(math.log2(max(H, W) / COARSEST_SIDE))
+    return max(LEVELS, min(wanted, (int(min(H, W)) - 1).bit_length()))
+
+
+def extended_size(H: int, W: int, levels: int) -> tuple[int, int]:
+    """The size to which a very small or thin image is extended, so that the coarsest level has a cell."""
+    smallest = 2 ** (levels - 1) + 1
+    return max(H, smallest), max(W, smallest)
+
+
+def per_level(values: Sequence[T], levels: int) -> list[T]:
+    """Values of each level, coarse to fine; levels coarser than the network's use those of its coarsest."""
+    return [values[0]] * (levels - LEVELS) + list(values)
 
 
 FLAGSHIP = NeuroexplicitConfig(

@@ -7,7 +7,6 @@ then A u = -Wᵀ H W u is the stencil's operator.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,23 +23,18 @@ MOST_COMPILED = 64
 PyTorch's own limit is 8, after which it runs without compiling, and says so in its log alone.
 """
 
+Metric = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+"""H, which all steps of a level share, in cells (B, 1, H-1, W-1): what joins W_x¹, W_x², W_y¹ and W_y².
 
-class Metric(NamedTuple):
-    """H, which all steps of a level share, in cells (B, 1, H-1, W-1): what joins W_x¹, W_x², W_y¹ and W_y²."""
-
-    x_near: Tensor
-    x_far: Tensor
-    y_near: Tensor
-    y_far: Tensor
-    mixed_near: Tensor
-    mixed_far: Tensor
+Of W_x with itself and with the other W_x, of W_y likewise, and of W_x with the W_y of the same number and the other.
+"""
 
 
 def metric_of(tensor: SymmetricTensor, alpha: Tensor, beta: Tensor) -> Metric:
     """H of a tensor (a b; b c) and the parameters of its discretisation."""
     a, b, c = tensor
     near, far = (1 - alpha) / 2, alpha / 2
-    return Metric(a * near, a * far, c * near, c * far, (1 - beta) / 4 * b, (1 + beta) / 4 * b)
+    return a * near, a * far, c * near, c * far, (1 - beta) / 4 * b, (1 + beta) / 4 * b
 
 
 def apply_kernels(kernels: Tensor, metric: Metric, u: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""The Diffusion Tensor Module: the paper's small U-Net (Table 4), under the table's layer names, and a richer one."""
+"""The Diffusion Tensor Module: the paper's small U-Net (Table 4), under the table's layer names, and a richer one.
+
+And the first guess as a flow-aware network sees it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from flowinpaint.diffusion.data_term import RELATIVE_FLOOR, statistics
+
+GUESS_CHANNELS = 2
+CLIP = 6.0
+"""Deviations beyond this many times the mean one are clipped; the network sees half of them."""
 SHALLOWEST, DEEPEST = 4, 6
 """How often the encoder can halve: the paper's four times, which its four maps need, or more."""
 HEADS_AT_FIRST = 0.2
@@ -39,8 +47,6 @@ class DiffusionTensorModule(nn.Module):
     cnv1_1: nn.Conv2d
     cnv2: nn.Conv2d
     dcnv4: nn.ConvTranspose2d
-    dcnv3: nn.ConvTranspose2d
-    dcnv2: nn.ConvTranspose2d
     dcnv1: nn.ConvTranspose2d
     dt4: nn.Conv2d
     dt3: nn.Conv2d
@@ -88,10 +94,7 @@ class DiffusionTensorModule(nn.Module):
         layers |= {f"dt{k}": conv(read[k], out_channels) for k in (4, 3, 2, 1)}
         for name, layer in layers.items():
             self.add_module(name, layer)
-            if name.startswith("dt"):
-                _begin_quietly(layer)
-            else:
-                _begin_evenly(layer)
+            _begin(layer, is_head=name.startswith("dt"))
         self.watch: Callable[[str, Tensor], None] | None = None
         """Told each hidden layer's name and what it makes, before the ReLU and where its kernel reaches."""
 
@@ -134,15 +137,10 @@ class DiffusionTensorModule(nn.Module):
         multiple = TENSOR_CORE_CHANNELS if pad else 1
 
         def conv(name: str, y: Tensor, seam: int = 0) -> Tensor:
-            out = _convolve(self.get_submodule(name), y, multiple, seam)
+            rises = name.startswith("dcnv")
+            out = (_upsample if rises else _convolve)(self.get_submodule(name), y, multiple, seam)
             if self.watch is not None and not name.startswith("dt"):
-                self.watch(name, out)
-            return out
-
-        def rise(name: str, y: Tensor, seam: int) -> Tensor:
-            out = _upsample(self.get_submodule(name), y, multiple, seam)
-            if self.watch is not None:
-                self.watch(name, out[..., ::2, ::2] if self.shape[3] == 1 else out)
+                self.watch(name, out[..., ::2, ::2] if rises and self.shape[3] == 1 else out)
             return out
 
         if x.is_cuda:
@@ -158,13 +156,34 @@ class DiffusionTensorModule(nn.Module):
         maps, seam = list[Tensor](), 0
         for k in self.joined:
             # Each half is padded by itself; the layers behind it must know where the seam is.
-            y = torch.cat([relu(rise(f"dcnv{k}", y, seam)), skipped[k]], 1)
+            y = torch.cat([relu(conv(f"dcnv{k}", y, seam)), skipped[k]], 1)
             if self.merge:
                 y = relu(conv(f"mrg{k}", y, self.joined[k][0]))
             seam = self.seam(k)
             if k <= SHALLOWEST:
                 maps.append(conv(f"dt{k}", y, seam)[:, : self.out_channels])
         return maps
+
+
+@torch.no_grad()
+def normalised(guess: Tensor, f: Tensor, c: Tensor) -> Tensor:
+    """The guess (B, C, H, W) as two channels that are invariant to shifting and scaling the field.
+
+    It is measured from the mean of the given vectors f, weighted by c (B, 1, H, W), in units of their mean deviation,
+    and clipped at CLIP. A single channel is followed by zeros; of more than two, the two whose given values deviate
+    most are used.
+    """
+    m, deviation = statistics(f, c)
+    scale = deviation.mean(1, keepdim=True)
+    scale = torch.maximum(scale, RELATIVE_FLOOR * m.abs().amax(1, keepdim=True))
+    g = ((guess - m) / scale.clamp(min=torch.finfo(f.dtype).tiny)).clamp(-CLIP, CLIP) / 2
+    C = g.shape[1]
+    if C == 1:
+        return torch.cat([g, torch.zeros_like(g)], 1)
+    if C > GUESS_CHANNELS:
+        most = deviation.topk(GUESS_CHANNELS, dim=1).indices.sort(1).values
+        g = g.gather(1, most.expand(-1, -1, *g.shape[-2:]))
+    return g
 
 
 def new_kernel(layer: nn.Module, generator: torch.Generator | None = None) -> Tensor:
@@ -178,19 +197,18 @@ def new_kernel(layer: nn.Module, generator: torch.Generator | None = None) -> Te
     return torch.randn(layer.weight.shape, generator=generator) * math.sqrt(2 / read)
 
 
-def _begin_evenly(layer: nn.Module) -> None:
-    """As PyTorch begins, variation shrinks from layer to layer while biases do not, and deep layers see constants."""
+@torch.no_grad()
+def _begin(layer: nn.Module, is_head: bool) -> None:
+    """Weights of a new network, which predicts about the same everywhere, whatever it sees: its heads' biases.
+
+    As PyTorch begins, variation shrinks from layer to layer while biases do not, and deep layers see constants.
+    """
     assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and layer.bias is not None
-    with torch.no_grad():
+    if is_head:
+        layer.weight.mul_(HEADS_AT_FIRST)
+    else:
         layer.weight.copy_(new_kernel(layer))
         layer.bias.zero_()
-
-
-def _begin_quietly(head: nn.Module) -> None:
-    """A new network predicts about the same everywhere, whatever it sees: what its heads' biases are."""
-    assert isinstance(head, nn.Conv2d)
-    with torch.no_grad():
-        head.weight.mul_(HEADS_AT_FIRST)
 
 
 def _runs_on_tensor_cores(x: Tensor) -> bool:

@@ -21,8 +21,7 @@ from flowinpaint.diffusion.tensor import (
     structure_tensor,
     tensor_from_eigen,
 )
-from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig
-from flowinpaint.neuroexplicit.levels import per_level
+from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig, per_level
 
 LAMBDA_FLOOR = 1e-8
 """Added to λ² in the divisor, as in the authors' code: λ is learned and may pass through zero."""
@@ -99,7 +98,7 @@ def fused_operator_of(
     in_single = image.dtype == torch.float32 and z.dtype != torch.float64
     if not (z.is_cuda and in_single and predicts_all(config) and _has_triton()):
         return operator_of(z, image, lam, config)
-    from flowinpaint.neuroexplicit.kernels.edge_weights_function import quarter_edge_weights  # it needs Triton
+    from flowinpaint.neuroexplicit.kernels.edge_weights_gpu import quarter_edge_weights  # it needs Triton
 
     weights = quarter_edge_weights(z, lam.float(), config.direction_floor)
     if config.time_step == "quarter":

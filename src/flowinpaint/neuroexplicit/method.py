@@ -30,10 +30,9 @@ from flowinpaint.diffusion.pyramid import extend, image_pyramid, upsample
 from flowinpaint.diffusion.stencil import pure_divergence
 from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
-from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.neuroexplicit.config import START_STEPS, NeuroexplicitConfig, extended_size, per_level
+from flowinpaint.neuroexplicit.dtm import normalised
 from flowinpaint.neuroexplicit.edge_weights import QUARTER, levels_of_maps, operator_of
-from flowinpaint.neuroexplicit.hints import normalised
-from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, per_level
 
 
 class Operator(NamedTuple):

@@ -14,12 +14,10 @@ from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
 from flowinpaint.neuroexplicit.backends.select import Backends
-from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig
+from flowinpaint.neuroexplicit.config import LEVELS, NeuroexplicitConfig, levels_of, per_level
 from flowinpaint.neuroexplicit.diffusion_block import DiffusionBlocks
-from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
+from flowinpaint.neuroexplicit.dtm import GUESS_CHANNELS, DiffusionTensorModule
 from flowinpaint.neuroexplicit.edge_weights import Process, process_of
-from flowinpaint.neuroexplicit.hints import GUESS_CHANNELS
-from flowinpaint.neuroexplicit.levels import levels_of, per_level
 from flowinpaint.result import ProgressCallback
 
 BackendChoice = Literal["auto", "torch"]

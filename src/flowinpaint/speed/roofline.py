@@ -28,7 +28,7 @@ from flowinpaint.baselines.pd.config import PDConfig
 from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import read_model
-from flowinpaint.neuroexplicit.levels import START_STEPS, extended_size, levels_of, per_level
+from flowinpaint.neuroexplicit.config import START_STEPS, extended_size, levels_of, per_level
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.speed.cases import SpeedCase
 

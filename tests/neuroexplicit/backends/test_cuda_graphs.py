@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.networks.output import Filled
-from flowinpaint.neuroexplicit.backends.select import Engine
+from flowinpaint.neuroexplicit.backends.select import PackedEngine
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from helpers import FLOW_AWARE, generator, moderate
@@ -34,7 +34,7 @@ def recorder(net: Neuroexplicit) -> recorded.RecordedBackend:
     return recorded.RecordedBackend(cuda.CudaBackend(net))
 
 
-def run(engine: Engine, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
+def run(engine: PackedEngine, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
     return engine(image, data_term(flow, mask))
 
 

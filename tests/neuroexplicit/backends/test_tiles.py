@@ -17,7 +17,7 @@ def small_network(decoder_kernel: int = 2, merge: bool = False, depth: int = 4) 
 
 
 def whole_and_tiled(
-    network: DiffusionTensorModule, size: tuple[int, int], tile: int | tuple[int, int]
+    network: DiffusionTensorModule, size: tuple[int, int], tile: int
 ) -> tuple[list[Tensor], list[Tensor]]:
     x = torch.randn(2, 4, *size, generator=generator(1), dtype=torch.float64)
     padded = extend(x, *(-(-side // network.stride) * network.stride for side in size))
@@ -29,11 +29,9 @@ def whole_and_tiled(
 
 
 @pytest.mark.parametrize("size", [(16, 16), (31, 200), (250, 40), (190, 177)])
-@pytest.mark.parametrize("tile", [16, 64, (64, 1024), 1000])
+@pytest.mark.parametrize("tile", [16, 64, 128, 1000])
 @pytest.mark.parametrize(("decoder_kernel", "merge"), [(1, False), (2, False), (2, True)])
-def test_tiles_give_the_maps_of_the_whole(
-    size: tuple[int, int], tile: int | tuple[int, int], decoder_kernel: int, merge: bool
-) -> None:
+def test_tiles_give_the_maps_of_the_whole(size: tuple[int, int], tile: int, decoder_kernel: int, merge: bool) -> None:
     for expected, ours in zip(*whole_and_tiled(small_network(decoder_kernel, merge), size, tile), strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
 
@@ -91,6 +89,6 @@ def test_no_tile_is_larger_than_asked() -> None:
         return torch.zeros(1, 4, *seen[-1], dtype=torch.float64)
 
     with torch.no_grad():
-        tiled_maps(small_network(), read, (300, 500), (64, 96), 16)
+        tiled_maps(small_network(), read, (300, 500), 64, 16)
     assert max(h for h, _ in seen) == 64 + 16 * (BEFORE + AFTER)
-    assert max(w for _, w in seen) <= 96 + 16 * (BEFORE + AFTER)
+    assert max(w for _, w in seen) <= 64 + 16 * (BEFORE + AFTER)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flowinpaint.diffusion.pyramid import extend
 from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
-from flowinpaint.neuroexplicit.hints import normalised
+from flowinpaint.neuroexplicit.dtm import normalised
 from helpers import generator
 
 pytest.importorskip("triton")

@@ -17,8 +17,7 @@ from flowinpaint.neuroexplicit.edge_weights import operator_of
 from helpers import generator
 
 pytest.importorskip("triton")
-from flowinpaint.neuroexplicit.kernels.edge_weights_function import quarter_edge_weights
-from flowinpaint.neuroexplicit.kernels.edge_weights_gpu import edge_weights
+from flowinpaint.neuroexplicit.kernels.edge_weights_gpu import edge_weights, quarter_edge_weights
 
 FLOOR = 0.01
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -3,7 +3,7 @@
 An operation is a set of modules with the same functions, which the tests run against each other:
 `<operation>_reference` runs anywhere, `<operation>_cpu` needs numba, `<operation>_gpu` Triton. The operations are
 
-multigrid: relaxation, residual, transfer and set-up on the padded arrays of `grid.Level`.
+multigrid: relaxation, residual, transfer and set-up on the padded arrays of `multigrid.Level`.
     half_sweep(level, u, f, axis, parity, fresh)    solve exactly on every second row (axis 0) or column (axis 1)
     residual(level, u, f, out)                      out = f - A u
     restrict(level, r, out), prolong_add(level, e, u)       out = Pᵀ r on the coarser grid, u += P e from it

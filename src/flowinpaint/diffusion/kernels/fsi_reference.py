@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.data_term import DataTerm, freedom
-from flowinpaint.diffusion.stencil import EDGES, divergence, edge_ends
+from flowinpaint.diffusion.stencil import add_edge_products, divergence
 
 
 def extrapolation_weight(step: int) -> float:
@@ -77,17 +77,13 @@ def retreat(
     is added to grad_f, where wanted. To grad_weights, where wanted, are added γ_l Σ_channels (s_p - s_q)(u_q - u_p) on
     the edges pq, with u_a in u and those after it in iterates. A soft data term comes as `soft`; g is then s_b.
     """
-    H, W = g.shape[-2:]
     s = g.masked_fill(known, 0) if soft is None else g
     for l in reversed(steps):  # noqa: E741
         gamma = extrapolation_weight(l)
         u_l = u if l == steps.start or iterates is None else iterates[l - steps.start - 1]
         if grad_weights is not None:
             assert u_l is not None
-            for k in range(len(EDGES)):
-                near, far = edge_ends(k, H, W)
-                product = (s[near] - s[far]).mul_(u_l[far] - u_l[near]).sum(1)
-                grad_weights[:, k][near].add_(product, alpha=gamma)
+            add_edge_products(grad_weights, s, u_l, gamma)
         g = divergence(weights, s).mul_(gamma).add_(s, alpha=gamma if l else 1)
         if later is not None:
             g.add_(later, alpha=1 - extrapolation_weight(l + 1))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.grid import Level
 from flowinpaint.diffusion.kernels import multigrid_numba
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.kernels.cpu_strips import in_strips, together
-from flowinpaint.diffusion.kernels.multigrid_reference import SMALLEST_PIVOT
+from flowinpaint.diffusion.multigrid import Level
 
 
 def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh: bool = False) -> None:
@@ -53,15 +53,13 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     return p
 
 
-def galerkin(d: Tensor, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Diagonal and edges of Pᵀ A P, as in `reference`."""
-    return reference.galerkin_by(prolong_add, residual, restrict, d, w, p)
+galerkin = partial(reference.galerkin_by, prolong_add, residual, restrict)
 
 
 def invert_pivots(d: Tensor, w: Tensor) -> Tensor:
     """The inverse pivots of every row and every column, (B, 2, H+2, W+2)."""
     out = torch.zeros_like(w[:, :2])
-    _share(multigrid_numba.invert_pivots, d.shape[0], 0, d, w, out, SMALLEST_PIVOT[d.dtype])
+    _share(multigrid_numba.invert_pivots, d.shape[0], 0, d, w, out, reference.SMALLEST_PIVOT[d.dtype])
     return out
 
 
@@ -86,8 +84,7 @@ def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
     """Call `work` on every part, side by side if that keeps all threads busy; each call then stays in its thread."""
     threads = torch.get_num_threads()
     if threads == 1 or len(parts) < threads:
-        for part in parts:
-            work(part)
+        reference.for_each(work, parts)
         return
 
     def alone(part: Any) -> None:

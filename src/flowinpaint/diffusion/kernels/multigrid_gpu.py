@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.grid import Level
 from flowinpaint.diffusion.kernels import multigrid_reference as reference
 from flowinpaint.diffusion.kernels import multigrid_triton
 from flowinpaint.diffusion.kernels.multigrid_reference import SMALLEST_PIVOT
+from flowinpaint.diffusion.multigrid import Level
 from flowinpaint.integers import ceil_div, power_of_two
 
 _BLOCK = 256

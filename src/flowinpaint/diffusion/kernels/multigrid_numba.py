@@ -1,42 +1,28 @@
-"""The loops behind `cpu`, compiled by numba when this is first imported, and loaded from its cache later.
+"""The loops behind `multigrid_cpu`, compiled by numba.
 
 Every array is (B, C, H+2, W+2), and `start` and `stop` bound the lines, rows or images that a call works on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from numba import boolean, float32, float64, int64, njit, uintp, void
+from numba import boolean, float32, float64, int64, njit, uintp
+
+from flowinpaint.diffusion.kernels.compiled import compiler
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": True, "error_model": "numpy"}
-_INNER = {"forceinline": True, **_OPTIONS}
-"""Of functions that compiled ones call: standing apart, the copy just compiled and that of numba's cache round in
-different ways, and a first run differs from the next."""
+_KINDS = [{"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64} for real in (float32, float64)]
+compiled = compiler(_KINDS, _OPTIONS)
+"""For float32 and float64: a for an array (B, C, H, W), i for a whole number, b for a truth value, f for a number.
+
+Always both types and in this order: numba's cache mixes them up when processes fill it in different orders at once.
+"""
+inner = njit(forceinline=True, **_OPTIONS)
 
 
-def compiled(arguments: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Compile for float32 and float64, or load what an earlier process has compiled.
-
-    arguments: a letter each, a for an array (B, C, H, W), i for a whole number, b for a truth value, f for a number.
-    Always both types and in this order: numba's cache mixes them up when processes fill it in different orders at once.
-    """
-
-    def compile_both(function: Callable[..., None]) -> Callable[..., None]:
-        kinds = [{"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64} for real in (float32, float64)]
-        signatures = [void(*(kind[letter] for letter in arguments)) for kind in kinds]
-        try:
-            result: Callable[..., None] = njit(signatures, cache=True, **_OPTIONS)(function)
-        except RuntimeError:  # there is no folder to keep it in
-            result = njit(signatures, **_OPTIONS)(function)
-        return result
-
-    return compile_both
-
-
-@njit(**_INNER)
-def _line(v: Any, E: Any, inverse: Any) -> None:
+@inner
+def _line(v, E, inverse):
     last = v.shape[0] - 2
     for x in range(2, last + 1):
         v[x] += E[x - 1] * inverse[x] * v[x - 1]
@@ -44,8 +30,8 @@ def _line(v: Any, E: Any, inverse: Any) -> None:
         v[x] += E[x] * inverse[x] * v[x + 1]
 
 
-@njit(**_INNER)
-def _four_lines(v: Any, E: Any, inverse: Any) -> None:
+@inner
+def _four_lines(v, E, inverse):
     """Four independent recurrences at once, so that none waits for its own result."""
     last = v.shape[1] - 2
     p, q, r, s = v[0, 1], v[1, 1], v[2, 1], v[3, 1]
@@ -64,7 +50,7 @@ def _four_lines(v: Any, E: Any, inverse: Any) -> None:
 
 
 @compiled("aaaaibii")
-def rows(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: int, stop: int) -> None:
+def rows(w, pivots, u, f, parity, fresh, start, stop):
     B, C, _, W = u.shape
     for b in range(B):
         E, S, SE, SW, inverse = w[b, 0], w[b, 1], w[b, 2], w[b, 3], pivots[b, 0]
@@ -94,7 +80,7 @@ def rows(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: i
 
 
 @compiled("aaaaibii")
-def columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start: int, stop: int) -> None:
+def columns(w, pivots, u, f, parity, fresh, start, stop):
     B, C, H, _ = u.shape
     # Unsigned, so that the compiler need not reckon with indices from the end and can use whole vectors.
     one, two, left, right = uintp(1), uintp(2), uintp(1 + parity + 2 * start), uintp(1 + parity + 2 * stop)
@@ -122,7 +108,7 @@ def columns(w: Any, pivots: Any, u: Any, f: Any, parity: int, fresh: bool, start
 
 
 @compiled("aaaaaii")
-def residual(d: Any, w: Any, u: Any, f: Any, out: Any, start: int, stop: int) -> None:
+def residual(d, w, u, f, out, start, stop):
     B, C, _, W = u.shape
     for b in range(B):
         E, S, SE, SW, D = w[b, 0], w[b, 1], w[b, 2], w[b, 3], d[b, 0]
@@ -145,7 +131,7 @@ def residual(d: Any, w: Any, u: Any, f: Any, out: Any, start: int, stop: int) ->
 
 
 @compiled("aaa")
-def dot(a: Any, b: Any, out: Any) -> None:
+def dot(a, b, out):
     B, C, H, W = a.shape
     for k in range(B):
         for c in range(C):
@@ -159,7 +145,7 @@ def dot(a: Any, b: Any, out: Any) -> None:
 
 
 @compiled("aaa")
-def scale_add(a: Any, factor: Any, b: Any) -> None:
+def scale_add(a, factor, b):
     B, C, H, W = a.shape
     for k in range(B):
         for c in range(C):
@@ -170,7 +156,7 @@ def scale_add(a: Any, factor: Any, b: Any) -> None:
 
 
 @compiled("aaa")
-def add_scaled(a: Any, factor: Any, b: Any) -> None:
+def add_scaled(a, factor, b):
     B, C, H, W = a.shape
     for k in range(B):
         for c in range(C):
@@ -181,7 +167,7 @@ def add_scaled(a: Any, factor: Any, b: Any) -> None:
 
 
 @compiled("aaaii")
-def restrict(p: Any, r: Any, out: Any, start: int, stop: int) -> None:
+def restrict(p, r, out, start, stop):
     B, C, _, w = out.shape
     for b in range(B):
         ul, ur, ll, lr = p[b, 0], p[b, 1], p[b, 2], p[b, 3]
@@ -205,7 +191,7 @@ def restrict(p: Any, r: Any, out: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaaii")
-def prolong_add(p: Any, e: Any, u: Any, start: int, stop: int) -> None:
+def prolong_add(p, e, u, start, stop):
     B, C = u.shape[:2]
     for b in range(B):
         ul, ur, ll, lr = p[b, 0], p[b, 1], p[b, 2], p[b, 3]
@@ -226,7 +212,7 @@ def prolong_add(p: Any, e: Any, u: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaaii")
-def between_two(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
+def between_two(d, w, p, start, stop):
     W = d.shape[3]
     for b in range(d.shape[0]):
         E, S, SE, SW, D = w[b, 0], w[b, 1], w[b, 2], w[b, 3], d[b, 0]
@@ -250,7 +236,7 @@ def between_two(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaaii")
-def amid_four(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
+def amid_four(d, w, p, start, stop):
     W = d.shape[3]
     for b in range(d.shape[0]):
         E, S, SE, SW, D = w[b, 0], w[b, 1], w[b, 2], w[b, 3], d[b, 0]
@@ -268,7 +254,7 @@ def amid_four(d: Any, w: Any, p: Any, start: int, stop: int) -> None:
 
 
 @compiled("aaafii")
-def invert_pivots(d: Any, w: Any, out: Any, smallest: float, start: int, stop: int) -> None:
+def invert_pivots(d, w, out, smallest, start, stop):
     H, W = d.shape[2], d.shape[3]
     for b in range(start, stop):
         E, S, D, rows, columns = w[b, 0], w[b, 1], d[b, 0], out[b, 0], out[b, 1]

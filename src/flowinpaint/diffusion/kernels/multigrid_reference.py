@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.grid import Level, inner, neighbour
+from flowinpaint.diffusion.multigrid import Level, inner, neighbour
 from flowinpaint.diffusion.stencil import EDGES
 
 SMALLEST_PIVOT = {torch.float32: 1e-6, torch.float64: 1e-13}
@@ -115,7 +116,7 @@ def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
 
 
 def interpolation(d: Tensor, w: Tensor) -> Tensor:
-    """The weights p (B, 4, H+2, W+2) of `grid.Level` that follow the operator d, w."""
+    """The weights p (B, 4, H+2, W+2) of `multigrid.Level` that follow the operator d, w."""
     E, S, SE, SW = (w[:, k : k + 1] for k in range(4))
     e, west, s, north = inner(E), neighbour(E, 0, -1), inner(S), neighbour(S, -1, 0)
     se, nw, sw, ne = inner(SE), neighbour(SE, -1, -1), inner(SW), neighbour(SW, -1, 1)
@@ -150,11 +151,6 @@ def _share(part: Tensor, whole: Tensor) -> Tensor:
     return torch.where(whole > 0, part / whole, 0)
 
 
-def galerkin(d: Tensor, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Diagonal (B, 1, ·, ·) and edges (B, 4, ·, ·) of Pᵀ A P on the coarser grid."""
-    return galerkin_by(prolong_add, residual, restrict, d, w, p)
-
-
 def galerkin_by(
     prolong_add: Callable[..., None],
     residual: Callable[..., None],
@@ -163,10 +159,11 @@ def galerkin_by(
     w: Tensor,
     p: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Pᵀ A P, read off from its action on the nine fields that are one on every third pixel of every third row.
+    """Diagonal (B, 1, ·, ·) and edges (B, 4, ·, ·) of Pᵀ A P on the coarser grid, by the kernels given.
 
-    No pixel has two neighbours of the same field, so each value of a product is a single entry of the operator. Three
-    fields at a time keep the memory down.
+    They are read off from its action on the nine fields that are one on every third pixel of every third row. No pixel
+    has two neighbours of the same field, so each value of a product is a single entry of the operator. Three fields at
+    a time keep the memory down.
     """
     B, _, H, W = d.shape
     h, v = (H - 1) // 2, (W - 1) // 2
@@ -192,6 +189,9 @@ def galerkin_by(
             stays = (y + dy < h) & (x + dx < v) & (x + dx >= 0)
             inner(coarse_w[:, k - 1 : k]).copy_(torch.where(stays, -entry, 0))
     return coarse_d, coarse_w
+
+
+galerkin = partial(galerkin_by, prolong_add, residual, restrict)
 
 
 def invert_pivots(d: Tensor, w: Tensor) -> Tensor:

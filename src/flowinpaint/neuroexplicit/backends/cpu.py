@@ -20,10 +20,10 @@ from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit import edge_weights
 from flowinpaint.neuroexplicit.backends.tiles import tiled_maps
+from flowinpaint.neuroexplicit.config import levels_of
+from flowinpaint.neuroexplicit.dtm import normalised
 from flowinpaint.neuroexplicit.edge_weights import levels_of_maps
-from flowinpaint.neuroexplicit.hints import normalised
 from flowinpaint.neuroexplicit.kernels.dtm_cpu import PackedDtm, fastest_dtype
-from flowinpaint.neuroexplicit.levels import levels_of
 from flowinpaint.neuroexplicit.method import Operator, fill
 
 if TYPE_CHECKING:

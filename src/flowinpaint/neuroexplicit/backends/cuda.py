@@ -18,13 +18,12 @@ from flowinpaint.diffusion.kernels import fsi_gpu, pyramid_gpu
 from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.backends.tiles import tiled_maps
-from flowinpaint.neuroexplicit.config import LEVELS
+from flowinpaint.neuroexplicit.config import LEVELS, levels_of
 from flowinpaint.neuroexplicit.edge_weights import QUARTER, levels_of_maps, operator_of, predicts_all
 from flowinpaint.neuroexplicit.kernels.dtm_gpu import PackedDtm
 from flowinpaint.neuroexplicit.kernels.dtm_input_gpu import dtm_input, known_sums
 from flowinpaint.neuroexplicit.kernels.dtm_training import TrainableDtm
 from flowinpaint.neuroexplicit.kernels.edge_weights_gpu import edge_weights
-from flowinpaint.neuroexplicit.levels import levels_of
 from flowinpaint.neuroexplicit.method import Operator, fill
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from flowinpaint.diffusion.fsi import fsi_cycle_of, stiffness_of
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels import FSI, kernels_for
 from flowinpaint.networks.output import Filled
+from flowinpaint.neuroexplicit.config import levels_of
 from flowinpaint.neuroexplicit.diffusion_block import BLOCK_TIME_STEP, metric_of
 from flowinpaint.neuroexplicit.edge_weights import fused_operator_of, levels_of_maps
-from flowinpaint.neuroexplicit.levels import levels_of
 from flowinpaint.neuroexplicit.method import Operator, Reference, fill
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -20,15 +21,11 @@ if TYPE_CHECKING:
 Kind = Literal["cpu", "cuda", "cuda_training"]
 
 
-class Engine(Protocol):
-    """A backend of one model, ready to fill."""
+class PackedEngine(Protocol):
+    """A backend of one model, ready to fill, that keeps the weights in a layout of its own."""
 
     def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
         """Fill the fields of images (B, 3, H, W)."""
-
-
-class PackedEngine(Engine, Protocol):
-    """A backend that keeps the weights in a layout of its own."""
 
     def repack(self) -> None:
         """Read the weights again: same memory, other values."""
@@ -47,7 +44,7 @@ class Backends:
         # Backends cannot be copied, as some hold recorded graphs; a copy of the model builds its own.
         return Backends, ()
 
-    def select(self, model: Neuroexplicit, image: Tensor, data: DataTerm) -> Engine:
+    def select(self, model: Neuroexplicit, image: Tensor, data: DataTerm) -> Callable[..., Filled]:
         """The fastest backend for these inputs; PyTorch's takes any."""
         weights = _plain_weights(model)
         if weights is not None and (kind := _kind_of(model, image, data, weights)) is not None:

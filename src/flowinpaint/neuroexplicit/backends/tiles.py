@@ -46,27 +46,20 @@ def spans_of(length: int, tile: int, stride: int) -> list[Span]:
     ]
 
 
-def tiled_maps(
-    network: Network, read: Reader, size: tuple[int, int], tile: int | tuple[int, int], stride: int
-) -> list[Tensor]:
+def tiled_maps(network: Network, read: Reader, size: tuple[int, int], tile: int, stride: int) -> list[Tensor]:
     """The network's maps of an image of that size (H, W), coarse to fine, each of the size ceil(H/s), ceil(W/s).
 
-    tile: the most rows and columns of a tile's core; stride: what the network's input is a multiple of.
+    tile: the most rows, and columns, of a tile's core; stride: what the network's input is a multiple of.
     """
-    H, W = size
-    rows, columns = tile if isinstance(tile, tuple) else (tile, tile)
-    maps: list[Tensor] = []
-    for vertical, horizontal in product(spans_of(H, rows, stride), spans_of(W, columns, stride)):
+    (H, W), maps = size, list[Tensor]()
+    for vertical, horizontal in product(spans_of(H, tile, stride), spans_of(W, tile, stride)):
         parts = network(read(vertical.read, horizontal.read))
         scales = [2 ** (len(parts) - 1 - k) for k in range(len(parts))]
         if not maps:
             maps = [z.new_empty(*z.shape[:2], -(-H // s), -(-W // s)) for z, s in zip(parts, scales, strict=True)]
         for z, part, s in zip(maps, parts, scales, strict=True):
-            target = z[..., _over(vertical.core, s), _over(horizontal.core, s)]
+            rows, columns = (slice(span.core.start // s, span.core.stop // s) for span in (vertical, horizontal))
+            target = z[..., rows, columns]
             top, left = ((span.core.start - span.read.start) // s for span in (vertical, horizontal))
             target.copy_(part[..., top : top + target.shape[-2], left : left + target.shape[-1]])
     return maps
-
-
-def _over(core: slice, scale: int) -> slice:
-    return slice(core.start // scale, core.stop // scale)

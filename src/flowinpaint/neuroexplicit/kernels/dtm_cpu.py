@@ -155,7 +155,7 @@ def _inside(y: Tensor) -> Tensor:
     return y[:, :, _ABOVE:-_BELOW]
 
 
-def _strips(height: int, rows: int, multiple: int = 1) -> list[tuple[int, int]]:
+def _strips(height: int, rows: int, multiple: int) -> list[tuple[int, int]]:
     """Where each strip begins and ends: so many rows, a multiple of that number."""
     rows = max(1, rows // multiple) * multiple
     return [(top, min(top + rows, height)) for top in range(0, height, rows)]

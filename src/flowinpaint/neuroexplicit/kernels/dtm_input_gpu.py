@@ -1,6 +1,6 @@
 """What the Diffusion Tensor Module reads, written for CUDA in Triton: channels last, padded, in half precision.
 
-The functions of `hints.normalised`. Sums over an image are left in parts, one a program, which the next kernel's
+The functions of `dtm.normalised`. Sums over an image are left in parts, one a program, which the next kernel's
 programs add up themselves: that spares a launch each, and the order of summation is always the same.
 """
 
@@ -12,8 +12,7 @@ from torch import Tensor
 from flowinpaint.diffusion.data_term import RELATIVE_FLOOR
 from flowinpaint.diffusion.kernels.launch import launch
 from flowinpaint.integers import ceil_div, power_of_two
-from flowinpaint.neuroexplicit.dtm import SHALLOWEST, TENSOR_CORE_CHANNELS
-from flowinpaint.neuroexplicit.hints import CLIP
+from flowinpaint.neuroexplicit.dtm import CLIP, SHALLOWEST, TENSOR_CORE_CHANNELS
 from flowinpaint.neuroexplicit.kernels import dtm_input_triton
 
 _SUMS = 1024

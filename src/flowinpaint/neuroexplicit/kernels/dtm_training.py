@@ -23,16 +23,10 @@ from flowinpaint.neuroexplicit.kernels.dtm_gpu_packing import PackedParameters, 
 from flowinpaint.neuroexplicit.kernels.dtm_training_sums import GradientSums, block
 
 _COLUMNS = 64
-_TILES = {
-    "head": (128, 8, 3),
-    "convolution": (128, 8, 3),
-    "strided": (128, 8, 3),
-    "upsampling": (128, 8, 3),
-    "weight": (64, 4, 3),
-    "large weight": (64, 8, 3),
-    "taps weight": (64, 8, 3),
-}
-"""Pixels of a tile, or those that a weight's gradient takes at a time; warps and stages of its program."""
+_PIXELS = 128
+"""Pixels of a tile of an activation's gradient, by eight warps in three stages."""
+_TAKEN = 64
+"""Pixels that a weight's gradient takes at a time, in three stages."""
 
 
 class TrainableDtm:
@@ -125,124 +119,54 @@ class _Backward:
         return f"mrg{level}" if self.merge else f"dcnv{level}"
 
     def _through_head(self, dz: Tensor, active: Tensor) -> Tensor:
-        B, H, W, N = active.shape
-        out, weight = torch.empty_like(active, dtype=self.dtype), self.weights["dt1"]
+        N = active.shape[3]
         columns = min(_COLUMNS, power_of_two(N))
-        tile, warps, stages = _TILES["head"]
-        grid = (ceil_div(B * H * W, tile), ceil_div(N, columns))
-        sums = torch.empty(grid[0], N, device=dz.device)
-        launch(
-            dtm_training_triton.head_gradient,
-            grid,
-            dz,
-            weight,
-            active,
-            out,
-            sums,
-            B * H * W,
-            H,
-            W,
-            N,
-            tile,
-            columns,
-            num_warps=warps,
-            num_stages=stages,
-        )
-        self._bias(self._maker(1), sums)
-        return out
+        inputs, kernel = (dz, self.weights["dt1"]), dtm_training_triton.head_gradient
+        return self._through(kernel, self._maker(1), inputs, active, active.shape, (N,), columns)
 
     def _through_convolution(self, name: str, maker: str, g: Tensor, active: Tensor) -> Tensor:
-        B, H, W, C = g.shape
-        out = torch.empty_like(active, dtype=self.dtype)
-        N = out.shape[3]
-        tile, warps, stages = _TILES["convolution"]
-        grid = (ceil_div(B * H * W, tile), ceil_div(N, _COLUMNS))
-        sums = torch.empty(grid[0], N, device=g.device)
-        launch(
-            dtm_training_triton.convolution_gradient,
-            grid,
-            g,
-            self.weights[name],
-            active,
-            out,
-            sums,
-            B * H * W,
-            H,
-            W,
-            C,
-            N,
-            *pieces(C),
-            tile,
-            _COLUMNS,
-            num_warps=warps,
-            num_stages=stages,
-        )
-        self._bias(maker, sums)
-        return out
+        C = g.shape[3]
+        constants, kernel = (C, active.shape[3], *pieces(C)), dtm_training_triton.convolution_gradient
+        return self._through(kernel, maker, (g, self.weights[name]), active, g.shape, constants)
 
     def _through_stride(self, name: str, maker: str, g: Tensor, active: Tensor, skipped: Tensor) -> Tensor:
         """Through a 3×3 of stride 2; active, and `skipped` through the skip connection, are halves of joins."""
-        B, h, w, C = g.shape
-        N = active.shape[3]
-        out = torch.empty(active.shape, dtype=self.dtype, device=g.device)
-        tile, warps, stages = _TILES["strided"]
-        grid = (ceil_div(B * h * w, tile), ceil_div(N, _COLUMNS), 4)
-        sums = torch.empty(4 * grid[0], N, device=g.device)
-        launch(
-            dtm_training_triton.strided_gradient,
-            grid,
-            g,
-            self.weights[name],
-            skipped,
-            active,
-            out,
-            sums,
-            B * h * w,
-            h,
-            w,
-            C,
-            N,
-            *pieces(C),
-            active.stride(2),
-            tile,
-            _COLUMNS,
-            num_warps=warps,
-            num_stages=stages,
-        )
-        self._bias(maker, sums)
-        return out
+        C = g.shape[3]
+        inputs, constants = (g, self.weights[name], skipped), (C, active.shape[3], *pieces(C), active.stride(2))
+        return self._through(dtm_training_triton.strided_gradient, maker, inputs, active, g.shape, constants, phases=4)
 
     def _through_decoder(self, level: int, g: Tensor, active: Tensor, dz: Tensor | None) -> Tensor:
         """From what a level's decoder made, and the z beside it, to what both read."""
-        B, h, w, N = active.shape
-        out = torch.empty_like(active, dtype=self.dtype)
         C = g.shape[3]
-        tile, warps, stages = _TILES["upsampling"]
-        grid = (ceil_div(B * h * w, tile), ceil_div(N, _COLUMNS))
-        sums = torch.empty(grid[0], N, device=g.device)
-        launch(
-            dtm_training_triton.upsampling_gradient,
-            grid,
-            g,
-            dz,
-            self.weights[f"dcnv{level}"],
-            active,
-            out,
-            sums,
-            B * h * w,
-            h,
-            w,
-            C,
-            g.stride(2),
-            *pieces(C),
-            N,
-            dz is not None,
-            tile,
-            _COLUMNS,
-            num_warps=warps,
-            num_stages=stages,
-        )
-        self._bias(f"cnv{level}" if level == self.depth else self._maker(level + 1), sums)
+        inputs, kernel = (g, dz, self.weights[f"dcnv{level}"]), dtm_training_triton.upsampling_gradient
+        constants = (C, g.stride(2), *pieces(C), active.shape[3], dz is not None)
+        maker = f"cnv{level}" if level == self.depth else self._maker(level + 1)
+        return self._through(kernel, maker, inputs, active, active.shape, constants)
+
+    def _through(
+        self,
+        kernel: Any,
+        maker: str,
+        inputs: tuple[Tensor | None, ...],
+        active: Tensor,
+        shape: torch.Size,
+        constants: tuple[int, ...],
+        columns: int = _COLUMNS,
+        phases: int = 1,
+    ) -> Tensor:
+        """The gradient of an activation, and with it that of the bias of the layer that made it.
+
+        shape: (B, H, W, ·) of the pixels that a program goes through, each in so many phases.
+        """
+        (B, H, W, _), N = shape, active.shape[3]
+        out = torch.empty(active.shape, dtype=self.dtype, device=active.device)
+        grid = (ceil_div(B * H * W, _PIXELS), ceil_div(N, columns), phases)
+        sums = torch.empty(phases * grid[0], N, device=active.device)
+        options = {"num_warps": 8, "num_stages": 3}
+        launch(kernel, grid, *inputs, active, out, sums, B * H * W, H, W, *constants, _PIXELS, columns, **options)
+        # Of a join these are the first channels: the other half has more of its gradient to come.
+        bias = self.sums[f"{maker}.bias"]
+        torch.sum(sums[:, : bias.numel()], 0, out=bias)
         return out
 
     def _weight(self, name: str, source: Tensor, other: Tensor, stride: int, side: int) -> None:
@@ -250,8 +174,7 @@ class _Backward:
         H, W, C = source.shape[1:]
         pixels, N = other.numel() // other.shape[3], other.shape[3]
         rows, columns = block(C), block(N)
-        taken, warps, stages = _TILES["weight" if rows * columns <= 64 * 64 else "large weight"]
-        chunks = ceil_div(ceil_div(pixels, taken), parts)
+        chunks = ceil_div(ceil_div(pixels, _TAKEN), parts)
         grid = (side**2 * ceil_div(C, rows), ceil_div(N, columns), parts)
         launch(
             dtm_training_triton.weight_gradient,
@@ -270,17 +193,16 @@ class _Backward:
             side,
             rows,
             columns,
-            taken,
-            num_warps=warps,
-            num_stages=stages,
+            _TAKEN,
+            num_warps=4 if rows * columns <= 64 * 64 else 8,
+            num_stages=3,
         )
 
     def _taps_weight(self, name: str, source: Tensor, other: Tensor) -> None:
         out, parts = self.sums[name], self.sums.parts[name]
         B, H, W, N = other.shape
         columns = block(N)
-        taken, warps, stages = _TILES["taps weight"]
-        chunks = ceil_div(ceil_div(B * H * W, taken), parts)
+        chunks = ceil_div(ceil_div(B * H * W, _TAKEN), parts)
         grid = (ceil_div(N, columns), parts)
         launch(
             dtm_training_triton.taps_weight_gradient,
@@ -294,15 +216,7 @@ class _Backward:
             chunks,
             N,
             columns,
-            taken,
-            num_warps=warps,
-            num_stages=stages,
+            _TAKEN,
+            num_warps=8,
+            num_stages=3,
         )
-
-    def _bias(self, name: str, sums: Tensor) -> None:
-        """The gradient of the layer that made an activation, from the sums (programs, channels) over its pixels.
-
-        Of a join these are the first channels: the other half has more of its gradient to come.
-        """
-        out = self.sums[f"{name}.bias"]
-        torch.sum(sums[:, : out.numel()], 0, out=out)

@@ -1,15 +1,17 @@
 """From the network's maps to the edge weights of every level, for CUDA, in Triton: one launch for all levels.
 
-The functions of `process.process_of` and `stencil.edge_weights` for a model that predicts α, the eigenvalues and the
-eigenvectors, with the stable β.
+The functions of `edge_weights.process_of` and `stencil.edge_weights` for a model that predicts α, the eigenvalues and
+the eigenvectors, with the stable β; and their gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from flowinpaint.diffusion.kernels.launch import launch
 from flowinpaint.errors import InputError
@@ -108,6 +110,32 @@ def gradients(z: Tensor, lam: Tensor, gradient: Tensor, direction_floor: float) 
             _BLOCK,
         )
     return grad_z, parts.sum()
+
+
+def quarter_edge_weights(z: Tensor, lam: Tensor, direction_floor: float) -> Tensor:
+    """1/4 of the edge weights (B, 4, h, w) float32 of z (B, 5, h, w), best in channels-last, and its λ, a scalar.
+
+    z is of any floating type, float64 excepted: what is computed is computed in float32.
+    """
+    weights: Tensor = _EdgeWeights.apply(z, lam, direction_floor)
+    return weights
+
+
+class _EdgeWeights(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, lam: Tensor, direction_floor: float) -> Tensor:
+        ctx.save_for_backward(z, lam)
+        ctx.direction_floor = direction_floor
+        size = (z.shape[-2], z.shape[-1])
+        (weights,) = edge_weights([z.permute(0, 2, 3, 1)], lam.view(1), size, 1, direction_floor, torch.float32)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        z, lam = ctx.saved_tensors
+        grad_z, grad_lam = gradients(z.permute(0, 2, 3, 1), lam, gradient, ctx.direction_floor)
+        return grad_z.permute(0, 3, 1, 2), grad_lam, None
 
 
 def _with_whole_pixels(z: Tensor) -> Tensor:

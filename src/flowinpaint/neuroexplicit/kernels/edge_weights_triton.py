@@ -1,4 +1,4 @@
-"""The kernels behind `edge_weights_gpu` and `edge_weights_function`, in Triton's language."""
+"""The kernels behind `edge_weights_gpu`, in Triton's language."""
 
 import triton
 import triton.language as tl
