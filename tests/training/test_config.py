@@ -74,7 +74,7 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ("[data]\nlayered = 3", "data.layered must be a table [data.layered], got 3"),
         ("[data.layered]\nbox = 'x'", "data.layered.box must be a number, got 'x'"),
         ("[masks]\nbernouli = 1", "masks.bernouli: there is no such key; did you mean masks.bernoulli"),
-        ("[model]\nwidth = 0", "model.width 0"),
+        ("[model]\nwidth = 0", "model.width must be an integer of at least 1, got 0"),
         ("[model]\nkind = 'unet'", "model.kind must be 'neuroexplicit' or 'flownets' or 'pd' or 'wgain', got 'unet'"),
         ("[model]\nkind = []", "model.kind must be 'neuroexplicit' or 'flownets' or 'pd' or 'wgain', got []"),
         ("[model]\nkind = ''", "model.kind must be 'neuroexplicit'"),
