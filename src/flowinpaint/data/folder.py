@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import StrPath, read_flow, read_image, read_mask
-from flowinpaint.masks import Mask, drawn_count
+from flowinpaint.masks.arrays import Mask, drawn_count
 from flowinpaint.masks.cases import Case, Pattern, drawn_mask
 
 MaskKind = Literal["fixed", "random"] | Pattern

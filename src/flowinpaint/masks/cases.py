@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from flowinpaint.errors import InputError
-from flowinpaint.masks import Mask, grid_mask, lidar_mask, random_mask, rectangle_hole_mask
+from flowinpaint.masks.arrays import Mask, grid_mask, lidar_mask, random_mask, rectangle_hole_mask
 
 Pattern = Literal["lidar", "holes", "grid", "single"]
 Case = float | Pattern
