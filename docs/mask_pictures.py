@@ -7,7 +7,6 @@ import numpy as np
 
 from flowinpaint.data.demo_scene import Scene, sample_scene
 from flowinpaint.masks import (
-    Mask,
     bernoulli_mask,
     blob_hole_mask,
     corner_mask,
@@ -18,6 +17,7 @@ from flowinpaint.masks import (
     random_mask,
     rectangle_hole_mask,
 )
+from flowinpaint.masks.arrays import Mask
 from flowinpaint.viz.colours import draw_given, field_range
 from flowinpaint.viz.sheet import Panel, contact_sheet
 

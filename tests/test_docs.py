@@ -15,6 +15,8 @@ PAGES = sorted(DOCS.rglob("*.md"))
 CARDS = sorted((ROOT / "src/flowinpaint").rglob("card*.md"))
 METHOD_PAGES = [page for page in sorted((DOCS / "methods").glob("*.md")) if page.name != "README.md"]
 METHODS = {name: method for name, method in BUILTIN.items() if not method.is_network}
+GUIDES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+SOURCES = ("src", "tests", "docs", "examples", "benchmarks")
 LARGEST_PICTURE = 250_000
 
 
@@ -28,6 +30,15 @@ def anchors(page: Path) -> set[str]:
     """The names that GitHub gives to the page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def source_paths(page: Path) -> list[str]:
+    """The Python files that a page names; `a/{b,c}.py` is two, and `NEW` stands for a file to write."""
+    paths = []
+    for path in re.findall(r"`([\w/{},]+\.py)`", page.read_text(encoding="utf-8")):
+        before, names, after = re.fullmatch(r"([^{]*)\{?([^}]*)\}?(.*)", path).groups()  # type: ignore[union-attr]
+        paths += [before + name + after for name in names.split(",")] if "{" in path else [path]
+    return [path for path in paths if "NEW" not in path]
 
 
 def parameter_tables() -> dict[str, dict[str, Any]]:
@@ -54,16 +65,26 @@ def python_blocks() -> list[Any]:
 def test_there_are_pages_to_check() -> None:
     assert {"README.md", "steady-state.md", "evaluate.md", "eed.md"} <= {page.name for page in PAGES}
     assert len(python_blocks()) >= 3
+    assert {"methods/registry.py", "diffusion/kernels/fsi_cpu.py"} <= set(source_paths(ROOT / "CONTRIBUTING.md")) | set(
+        source_paths(DOCS / "architecture.md")
+    )
     assert all(links(page) for page in METHOD_PAGES)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES, *CARDS], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*GUIDES, *PAGES, *CARDS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for link in links(page):
         file, _, anchor = link.partition("#")
         target = page.parent / file if file else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", [*GUIDES, *PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+def test_source_files_that_are_named_exist(page: Path) -> None:
+    files = [str(file.relative_to(ROOT)) for folder in SOURCES for file in (ROOT / folder).rglob("*.py")]
+    missing = [path for path in source_paths(page) if not any(f"/{file}".endswith(f"/{path}") for file in files)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("method", METHODS)
