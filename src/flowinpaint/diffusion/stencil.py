@@ -58,6 +58,12 @@ def edge_ends(k: int, H: int, W: int) -> tuple[Region, Region]:
     return near, far
 
 
+def isotropic_weights(u: Tensor) -> Tensor:
+    """τA with 1/4 on every edge to the right and downwards, (1, 4, H, W): I + τA is the mean of the four neighbours."""
+    H, W = u.shape[-2:]
+    return torch.cat([u.new_full((1, 2, H, W), 0.25), u.new_zeros(1, 2, H, W)], 1)
+
+
 def divergence(weights: Tensor, u: Tensor) -> Tensor:
     """(A u)_p = Σ_q w_pq (u_q - u_p), the discrete div(D∇u), for u (B, C, H, W) of any C."""
     H, W = u.shape[-2:]

@@ -24,6 +24,15 @@ PAIR = 2
 """Channels of a field for networks that take two; pairs of a field with more channels are fields of their own."""
 
 
+def normalised_colours(image: Tensor) -> Tensor:
+    """Image (B, 3, H, W) in [0, 1] minus the mean and over the standard deviation of ImageNet's colours.
+
+    The constants are written on the device, since a CUDA graph cannot record a copy from the CPU.
+    """
+    mean, std = (torch.cat([image.new_full((1, 1, 1, 1), x) for x in c], 1) for c in (IMAGENET_MEAN, IMAGENET_STD))
+    return (image - mean) / std
+
+
 def by_pixel(x: Tensor) -> Tensor:
     """(B, C, H, W) in channels-last memory format on CUDA, where half-precision convolutions are fastest with it."""
     return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
@@ -95,22 +104,6 @@ class Network(nn.Module):
                 )
         if not image.is_floating_point():
             raise InputError(f"image must be of a floating dtype with values in [0, 1], got {image.dtype}.")
-
-
-class Colours(nn.Module):
-    """Normalises images (B, 3, H, W) in [0, 1]; the result has the dtype of the network that holds this module."""
-
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(1, 3, 1, 1), persistent=False)
-
-    def forward(self, image: Tensor) -> Tensor:
-        """(B, 3, H, W) → (B, 3, H, W)."""
-        return (image.to(self.mean.dtype) - self.mean) / self.std
 
 
 def pairs_of(channels: int) -> int:

@@ -27,8 +27,8 @@ from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, bind
 from flowinpaint.diffusion.fsi import fsi_cycle_of
 from flowinpaint.diffusion.pyramid import extend, image_pyramid, upsample
-from flowinpaint.diffusion.stencil import pure_divergence
-from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.diffusion.stencil import isotropic_weights, pure_divergence
+from flowinpaint.networks.network import extended, normalised_colours
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.config import START_STEPS, NeuroexplicitConfig, extended_size, per_level
 from flowinpaint.neuroexplicit.dtm import normalised
@@ -120,14 +120,13 @@ class Reference:
 
     def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
         """The maps z = DTM(image) or DTM(image, guess, c), (B, ·, ceil(H/s), ceil(W/s)) with s = 8, 4, 2, 1."""
-        dtype, stride = self.lam.dtype, 2**self.config.depth
-        mean, std = (image.new_tensor(x, dtype=dtype).view(1, 3, 1, 1) for x in (IMAGENET_MEAN, IMAGENET_STD))
-        x = (image.to(dtype) - mean) / std
+        dtype = self.lam.dtype
+        x = normalised_colours(image.to(dtype))
         if guess is not None:
             c = data.binding()
             x = torch.cat([x, normalised(guess, data.f, c).to(dtype), c.to(dtype)], 1)
         H, W = image.shape[-2:]
-        maps = self.dtm(extend(x, -(-H // stride) * stride, -(-W // stride) * stride))
+        maps = self.dtm(extended(x, 2**self.config.depth))
         return [z[..., : -(-H // s), : -(-W // s)] for z, s in zip(maps, (8, 4, 2, 1), strict=True)]
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
@@ -137,6 +136,5 @@ class Reference:
 
     def diffuse(self, u: Tensor, data: DataTerm, operator: Operator, steps: int) -> Tensor:
         """u_{l+1} = γ_l (u_l + τA u_l) + (1 - γ_l) u_{l-1}, bound to f."""
-        weights = u.new_tensor([QUARTER, QUARTER, 0, 0]).view(1, 4, 1, 1).expand(1, 4, *u.shape[-2:])
-        A = partial(pure_divergence, weights if operator.weights is None else operator.weights)
+        A = partial(pure_divergence, isotropic_weights(u) if operator.weights is None else operator.weights)
         return fsi_cycle_of([A] * steps, u, data, operator.tau)

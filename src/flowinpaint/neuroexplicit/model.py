@@ -152,6 +152,6 @@ class Neuroexplicit(Network):
         super().check(image, flow, mask)
         if self.config.learn_kernels and self.config.channels != flow.shape[1]:
             raise InputError(
-                f"flow: {flow.shape[1]} channels were given; this model has learned kernels (+W) for "
-                f"{self.config.channels}."
+                f"flow must have {self.config.channels} channels for this model with learned kernels (+W), "
+                f"got {flow.shape[1]}"
             )

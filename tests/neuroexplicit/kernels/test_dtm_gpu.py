@@ -138,11 +138,11 @@ def test_all_channels_are_read_in_pieces() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(InputError, match=r"dtype: torch\.float32 was given"):
+    with pytest.raises(InputError, match=r"dtype must be torch\.float16 or torch\.bfloat16, got torch\.float32"):
         PackedDtm(module(), torch.float32)
-    with pytest.raises(InputError, match="dtm: 9 channels to 5 were given"):
+    with pytest.raises(InputError, match="dtm must have at most 8 input and 7 output channels, got 9 and 5"):
         PackedDtm(module(in_channels=9), torch.float16)
-    with pytest.raises(InputError, match="dtm: 6 channels to 8 were given"):
+    with pytest.raises(InputError, match="dtm must have at most 8 input and 7 output channels, got 6 and 8"):
         PackedDtm(module(out_channels=8), torch.float16)
     dtm = PackedDtm(module(), torch.float16)
     fit = packed_input(picture(6, 16, 32))
@@ -153,7 +153,7 @@ def test_errors() -> None:
         fit.float(),
         fit[:, :, ::2],
     ):
-        with pytest.raises(InputError, match="x: shape"):
+        with pytest.raises(InputError, match=r"^x must be contiguous torch\.float16 of shape"):
             dtm(x)
 
 

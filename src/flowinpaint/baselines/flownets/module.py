@@ -7,7 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flowinpaint.baselines.flownets.config import FlowNetSConfig
-from flowinpaint.networks.network import PAIR, Colours, Network, by_pixel, extended, from_pairs, repeated, to_pairs
+from flowinpaint.networks.network import (
+    PAIR,
+    Network,
+    by_pixel,
+    extended,
+    from_pairs,
+    normalised_colours,
+    repeated,
+    to_pairs,
+)
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 
@@ -53,7 +62,6 @@ class FlowNetS(Network):
         joined = [skip + own + guess for skip, own, guess in zip(skips, made, guesses, strict=True)]
         self.decoder = nn.ModuleList(_doubling(i, o) for i, o in zip([16 * n, *joined[:-1]], made, strict=True))
         self.heads = nn.ModuleList(nn.Conv2d(channels, PAIR, 5, padding=2) for channels in joined)
-        self.colours = Colours()
 
     def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
         """The finest prediction, with known vectors kept."""
@@ -66,7 +74,7 @@ class FlowNetS(Network):
         """The SUPERVISED finest predictions (B·P, 2, h, w), fine to coarse, at sizes that are multiples of STRIDE."""
         c = (mask > 0).to(flow.dtype)
         given = to_pairs(torch.where(c > 0, flow, 0))
-        colours = self.colours(image)
+        colours = normalised_colours(image.to(next(self.parameters()).dtype))
         parts = [repeated(colours, flow.shape[1]), repeated(c, flow.shape[1]), given]
         x = by_pixel(torch.cat([extended(part, STRIDE).to(colours.dtype) for part in parts], 1))
         skips = []

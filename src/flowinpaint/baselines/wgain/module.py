@@ -10,7 +10,16 @@ from torch import Tensor, nn
 
 from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.counter_rng import Draws, check_seed
-from flowinpaint.networks.network import PAIR, Colours, Network, by_pixel, extended, from_pairs, repeated, to_pairs
+from flowinpaint.networks.network import (
+    PAIR,
+    Network,
+    by_pixel,
+    extended,
+    from_pairs,
+    normalised_colours,
+    repeated,
+    to_pairs,
+)
 from flowinpaint.networks.output import Filled
 from flowinpaint.networks.registry import register_model
 from flowinpaint.result import ProgressCallback
@@ -45,7 +54,6 @@ class WGAIN(Network):
         self.joined = nn.Conv2d(4 * n + INPUTS, LAST, 3, padding=1)
         self.last = nn.Conv2d(LAST, PAIR, 3, padding=1)
         self._initialise_in_pixels()
-        self.colours = Colours()
 
     def fill(self, image: Tensor, flow: Tensor, mask: Tensor) -> Filled:
         """The generator's field for the noise of seed 0, with known vectors kept."""
@@ -63,7 +71,7 @@ class WGAIN(Network):
 
     def generate(self, image: Tensor, flow: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
         """The generator's field (B, C, H, W), also at known pixels, for noise (B, C, H, W)."""
-        colours = self.colours(image)
+        colours = normalised_colours(image.to(self.joined.weight.dtype))
         c = (mask > 0).to(colours.dtype)
         given = torch.where(c > 0, flow, 0).to(colours.dtype) / self.config.scale
         fields = (to_pairs(given), to_pairs((1 - c) * self.config.noise * noise.to(colours.dtype)))

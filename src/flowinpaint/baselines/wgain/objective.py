@@ -14,7 +14,7 @@ from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.baselines.wgain.module import WGAIN
 from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
-from flowinpaint.networks.network import PAIR, Colours, by_pixel
+from flowinpaint.networks.network import PAIR, by_pixel, normalised_colours
 from flowinpaint.training.batches import NOISE_SEED, Task
 from flowinpaint.training.config import TrainingConfig, of_table
 from flowinpaint.training.distributed import World
@@ -122,11 +122,10 @@ class Critic(nn.Module):
         self.layers = nn.ModuleList(nn.Conv2d(i, o, KERNEL, stride=2, bias=False) for i, o in pairs)
         self.norms = nn.ModuleList(nn.InstanceNorm2d(o, affine=True) for _, o in pairs)
         self.score = nn.Linear(widths[-1] * math.prod(sides), 1)
-        self.colours = Colours()
 
     def forward(self, image: Tensor, field: Tensor, mask: Tensor) -> Tensor:
         """`field` is in the generator's units: divided by its scale."""
-        x = by_pixel(torch.cat([self.colours(image), field, mask], 1))
+        x = by_pixel(torch.cat([normalised_colours(image.to(self.score.weight.dtype)), field, mask], 1))
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = F.leaky_relu(norm(layer(x)), SLOPE)
         score: Tensor = self.score(x.flatten(1))[:, 0]

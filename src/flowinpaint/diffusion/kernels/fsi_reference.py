@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.data_term import DataTerm, freedom
-from flowinpaint.diffusion.stencil import add_edge_products, divergence
+from flowinpaint.diffusion.stencil import add_edge_products, divergence, isotropic_weights
 
 
 def extrapolation_weight(step: int) -> float:
@@ -42,7 +42,7 @@ def advance(
     stored in iterates (n, B, C, H, W); if that has n - 1 entries, all but the last.
     """
     if weights is None:
-        weights = u.new_tensor([0.25, 0.25, 0, 0]).view(1, -1, 1, 1).expand(1, -1, *u.shape[-2:])
+        weights = isotropic_weights(u)
     weights, places = weights.to(u.dtype), [] if iterates is None else list(iterates)
     for i, l in enumerate(steps):  # noqa: E741  (the paper's index)
         gamma = extrapolation_weight(l)

@@ -16,7 +16,7 @@ from flowinpaint.diffusion import pyramid
 from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.kernels import FSI, PYRAMID, kernels_for
 from flowinpaint.diffusion.pyramid import extend
-from flowinpaint.networks.network import IMAGENET_MEAN, IMAGENET_STD
+from flowinpaint.networks.network import normalised_colours
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit import edge_weights
 from flowinpaint.neuroexplicit.backends.tiles import tiled_maps
@@ -41,7 +41,6 @@ class CpuBackend:
     def __init__(self, model: Neuroexplicit) -> None:
         self.config, self._lam = model.config, model.lam
         self._dtm = PackedDtm(model.dtm, fastest_dtype())
-        self._mean, self._std = (torch.tensor(x).view(1, 3, 1, 1) for x in (IMAGENET_MEAN, IMAGENET_STD))
         steps = kernels_for(PYRAMID, CPU, fallback=pyramid.__name__)
         self.push, self.pull, self.refine = steps.push, steps.pull, steps.refine
         self._fsi = kernels_for(FSI, CPU)
@@ -64,7 +63,7 @@ class CpuBackend:
         size = (image.shape[-2], image.shape[-1])
         of_images = []
         for b in range(len(image)):
-            inputs = [image[b : b + 1].sub(self._mean).div_(self._std)]
+            inputs = [normalised_colours(image[b : b + 1])]
             if guess is not None:
                 own = DataTerm(*(None if x is None else x[b : b + 1] for x in data))  # type: ignore[arg-type]
                 inputs += [_hints(guess[b : b + 1], own), own.binding()]

@@ -17,6 +17,7 @@ from flowinpaint.diffusion.data_term import DataTerm
 from flowinpaint.diffusion.fsi import fsi_cycle_of, stiffness_of
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels import FSI, kernels_for
+from flowinpaint.diffusion.stencil import isotropic_weights
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.config import levels_of
 from flowinpaint.neuroexplicit.diffusion_block import BLOCK_TIME_STEP, metric_of
@@ -69,6 +70,6 @@ class TorchBackend(Reference):
             needs_gradient = torch.is_grad_enabled() and (u.requires_grad or data.f.requires_grad)
             if u.is_cuda and data.weight is None and not needs_gradient:
                 return kernels_for(FSI, u.device).diffuse(u, data, None, tau, steps)  # type: ignore[no-any-return]
-            weights = u.new_tensor([tau, tau, 0, 0]).view(1, 4, 1, 1).expand(len(u), 4, *u.shape[-2:])
+            weights = isotropic_weights(u).expand(len(u), -1, -1, -1)
         stiffness = stiffness_of(data, tau)
         return inpainting_cycle(u, data.f, data.known, weights, steps, self._model.segment, stiffness)

@@ -38,12 +38,12 @@ class PackedDtm:
 
     def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype, maps_dtype: torch.dtype | None = None) -> None:
         if dtype not in HALVES:
-            raise InputError(f"dtype: {dtype} was given; torch.float16 or torch.bfloat16 is taken.")
+            raise InputError(f"dtype must be torch.float16 or torch.bfloat16, got {dtype}")
         inputs = dtm.cnv0.in_channels
         if inputs > CHANNELS or dtm.out_channels > MOST_PREDICTED:
             raise InputError(
-                f"dtm: {inputs} channels to {dtm.out_channels} were given; at most {CHANNELS} to at most "
-                f"{MOST_PREDICTED} are taken."
+                f"dtm must have at most {CHANNELS} input and {MOST_PREDICTED} output channels, "
+                f"got {inputs} and {dtm.out_channels}"
             )
         self.dtype, self.maps_dtype, self.channels = dtype, maps_dtype or dtype, dtm.out_channels
         self._halves, self._merge, self._depth, self.stride = halves_of(dtm), dtm.merge, dtm.depth, dtm.stride
@@ -61,8 +61,8 @@ class PackedDtm:
         fits = channels == CHANNELS and H % self.stride == W % self.stride == 0
         if not fits or x.dtype != self.dtype or not x.is_contiguous():
             raise InputError(
-                f"x: shape {tuple(x.shape)} of {x.dtype} was given; contiguous (B, H, W, {CHANNELS}) of {self.dtype} "
-                f"with H and W multiples of {self.stride} is taken."
+                f"x must be contiguous {self.dtype} of shape (B, H, W, {CHANNELS}) with H and W multiples of "
+                f"{self.stride}, got {x.dtype} {tuple(x.shape)}"
             )
         with torch.cuda.device_of(x):
             return self.maps(x)

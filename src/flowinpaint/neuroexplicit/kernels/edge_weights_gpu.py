@@ -148,24 +148,24 @@ def _with_whole_pixels(z: Tensor) -> Tensor:
 
 def _check(maps: Sequence[Tensor], lam: Tensor, size: tuple[int, int], levels: int, tau: Tensor | None) -> None:
     if len(maps) not in (1, _MAPS):
-        raise InputError(f"maps: {len(maps)} were given; {_MAPS} or one are taken.")
+        raise InputError(f"maps must be one or {_MAPS}, got {len(maps)}")
     B, Hp, Wp, n = maps[-1].shape
     if n < _PREDICTED or (len(maps) == _MAPS and n != TENSOR_CORE_CHANNELS):
         raise InputError(
-            f"maps: {n} channels were given; {TENSOR_CORE_CHANNELS} in each of {_MAPS}, or at least {_PREDICTED} in "
-            "one are taken."
+            f"maps must have {TENSOR_CORE_CHANNELS} channels if there are {_MAPS}, and at least {_PREDICTED} if there "
+            f"is one, got {n}"
         )
     for k, z in enumerate(reversed(maps)):
         expected = (B, Hp >> k, Wp >> k, n)
         if z.shape != expected or z.dtype != maps[-1].dtype:
             raise InputError(
-                f"maps: {z.dtype} of shape {tuple(z.shape)} was given; {maps[-1].dtype} of shape {expected} is taken "
-                f"beside the finest of shape {tuple(maps[-1].shape)}."
+                f"maps[{len(maps) - 1 - k}] must be {maps[-1].dtype} of shape {expected}, as the finest map has shape "
+                f"{tuple(maps[-1].shape)}, got {z.dtype} {tuple(z.shape)}"
             )
     if not (0 < size[0] <= Hp and 0 < size[1] <= Wp):
-        raise InputError(f"size: {size} was given; one from (1, 1) to the finest map's {(Hp, Wp)} is taken.")
+        raise InputError(f"size must be from (1, 1) to that of the finest map, {(Hp, Wp)}, got {size}")
     if levels < len(maps) or levels > len(maps) == 1:
-        raise InputError(f"levels: {levels} was given; one for one map, at least {_MAPS} for {_MAPS} are taken.")
+        raise InputError(f"levels must be 1 for one map and at least {_MAPS} for {_MAPS}, got {levels}")
     for name, x, shape in (("lam", lam, (len(maps),)), ("tau", tau, (levels, B))):
         if x is not None and (x.shape != shape or x.dtype != torch.float32):
-            raise InputError(f"{name}: {x.dtype} of shape {tuple(x.shape)} was given; float32 of {shape} is taken.")
+            raise InputError(f"{name} must be float32 of shape {shape}, got {x.dtype} {tuple(x.shape)}")
