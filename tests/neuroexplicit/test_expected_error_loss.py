@@ -17,7 +17,7 @@ def problem(spread: float = 3.0) -> Task:
     g = generator(4)
     flow, mask = spread * torch.randn(2, 2, 40, 50, generator=g), (torch.rand(2, 1, 40, 50, generator=g) < 0.2).float()
     batch = Batch(torch.rand(2, 3, 40, 50, generator=g), flow, torch.ones(2, 1, 40, 50))
-    return Task(batch, mask, flow, torch.arange(2))
+    return Task(batch, flow, mask, torch.arange(2))
 
 
 @pytest.mark.parametrize("spread", [0.01, 3.0])

@@ -28,22 +28,22 @@ Scenes = Callable[[Tensor], Batch]
 
 
 class Task(NamedTuple):
-    """A batch, the mask (B, 1, H, W) of its known pixels, and the vectors given there (B, C, H, W).
+    """A batch, the vectors given in it (B, C, H, W), and the mask (B, 1, H, W) of the pixels that have them.
 
     samples: the sample numbers (B,), which determine all random numbers of a task.
     """
 
     batch: Batch
-    mask: Tensor
     given: Tensor
+    mask: Tensor
     samples: Tensor
 
 
 def draw_given(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Mask and given vectors for the batch of these sample numbers (B,)."""
+    """The given vectors and their mask for the batch of these sample numbers (B,)."""
     draws = Draws(samples, seed + MASK_SEED)
     mask = masks.draw(draws, batch.image, batch.flow, batch.valid)
-    return mask, masks.disturb(draws, batch.flow)
+    return masks.disturb(draws, batch.flow), mask
 
 
 class GeneratedSource:
