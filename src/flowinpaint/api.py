@@ -72,7 +72,7 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     filled = torch.where(c > 0, given, solution.u.float())
     if not torch.isfinite(filled).all():
         raise InputError(
-            f"flow must be smaller, got values up to {given.abs().max():.1e}: the result does not fit float32."
+            f"flow must be smaller, got values up to {given.abs().max():.1e}: the result does not fit float32"
         )
     dense = filled.movedim(1, -1).contiguous().cpu().numpy()
     error = solution.expected_error
@@ -120,7 +120,7 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
         networks = ", ".join(m.name for m in all_methods() if m.weights is not None)
         raise InputError(
             f"name_or_path must be one of the networks {networks}, or the path of a .safetensors file, "
-            f"got {name_or_path!r}."
+            f"got {name_or_path!r}"
         )
     return read_network(method.weights, method.shipped, chosen)
 

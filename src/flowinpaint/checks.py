@@ -145,7 +145,7 @@ class Limit(Enum):
 def check_whole(name: str, value: float, least: int) -> int:
     """The value as int; InputError unless it is an integer of at least `least`."""
     if not least <= value < math.inf or value % 1:
-        raise InputError(f"{name} must be an integer of at least {least}, got {value}.")
+        raise InputError(f"{name} must be an integer of at least {least}, got {value}")
     return int(value)
 
 

@@ -32,7 +32,7 @@ def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
             raise InputError(f"{path}{key}: there is no such key; {hint}")
     required = [name for name, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
     if missing := [name for name in required if name not in table]:
-        raise InputError(f"{path}{missing[0]} is missing; required are {', '.join(required)}.")
+        raise InputError(f"{path}{missing[0]} is missing; required are {', '.join(required)}")
     values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
     try:
         return cls(**values)
@@ -57,7 +57,7 @@ def check_ranges(config: Any, **ranges: tuple[float, float]) -> None:
             if not least <= number <= most or number == math.inf:
                 limits = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
                 kind = _WORDS[int if isinstance(number, int) else float]
-                raise InputError(f"{name} must be {kind} {limits}, got {number}.")
+                raise InputError(f"{name} must be {kind} {limits}, got {number}")
 
 
 def flattened(table: Mapping[str, Any], separator: str, path: str = "") -> dict[str, Any]:
@@ -77,25 +77,25 @@ def _convert(value: Any, wanted: Any, key: str) -> Any:
         if isinstance(wanted, type) and isinstance(value, wanted):
             return value
         if not isinstance(value, Mapping):
-            raise InputError(f"{key} must be a table [{key}], got {value!r}.")
+            raise InputError(f"{key} must be a table [{key}], got {value!r}")
         if origin is Annotated:
             kind = [value[KIND]] if KIND in value else []
             wanted = arguments[1](*kind, name=f"{key}.{KIND}")
         return build(wanted, value, f"{key}.")
     if origin is Literal:
         if value not in arguments:
-            raise InputError(f"{key} must be {' or '.join(map(repr, arguments))}, got {value!r}.")
+            raise InputError(f"{key} must be {' or '.join(map(repr, arguments))}, got {value!r}")
         return value
     if origin is tuple:
         endless = arguments[-1] is Ellipsis
         if not isinstance(value, list | tuple) or (not endless and len(value) != len(arguments)):
             count = "a list" if endless else f"a list of {len(arguments)}"
-            raise InputError(f"{key} must be {count}, each {_WORDS[arguments[0]]}, got {value!r}.")
+            raise InputError(f"{key} must be {count}, each {_WORDS[arguments[0]]}, got {value!r}")
         return tuple(_convert(entry, arguments[0], key) for entry in value)
     if origin is types.UnionType:  # X | None: TOML has no null, so only the X can be written
         return None if value is None else _convert(value, arguments[0], key)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not wanted:
-        raise InputError(f"{key} must be {_WORDS[wanted]}, got {value!r}.")
+        raise InputError(f"{key} must be {_WORDS[wanted]}, got {value!r}")
     return value

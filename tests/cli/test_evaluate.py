@@ -167,14 +167,14 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--patterns", "holes,rain"], "'rain'"),
         (["--datasets", "C"], "'C'"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
-        (["--set", "lam=3"], "--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got 'lam=3'."),
+        (["--set", "lam=3"], "--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got 'lam=3'"),
         (["--set", "harmonic.tolerance=x"], "'x'"),
-        (["--set", "eed.lam=3"], "--set must name one of the methods nearest, harmonic; got 'eed.lam=3'."),
+        (["--set", "eed.lam=3"], "--set must name one of the methods nearest, harmonic; got 'eed.lam=3'"),
         (["--set", "harmonic.lam=3"], "'harmonic'"),
-        (["--params", "eed.json"], "eed.json: has parameters of eed, which is not one of --methods."),
+        (["--params", "eed.json"], "eed.json: has parameters of eed, which is not one of --methods"),
         (["--params", "no.json"], "no.json: there is no such file"),
         (["-o", "eed.json"], "eed.json: must be a folder, got a file"),
-        (["-o", "frames/out"], "frames/out: must lie outside of the root frames."),
+        (["-o", "frames/out"], "frames/out: must lie outside of the root frames"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

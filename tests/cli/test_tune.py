@@ -61,13 +61,13 @@ def test_it_resumes_and_the_file_serves_fill_and_evaluate(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-o", "eed.csv"], "--out must end in .json, got eed.csv."),
+        (["-o", "eed.csv"], "--out must end in .json, got eed.csv"),
         (["-o", "no/eed.json"], "the folder no does not exist"),
         (
             ["-o", "eed.json", "--densities", "x"],
             "--densities must be percentages above 0 and up to 100, such as 1,5,10, got 'x'",
         ),
-        (["-o", "eed.json", "--tolerance", "2"], "tolerance must be a relative residual between 0 and 1, got 2.0."),
+        (["-o", "eed.json", "--tolerance", "2"], "tolerance must be a relative residual between 0 and 1, got 2.0"),
         (["-o", "eed.json", "--root", "nowhere"], "root: nowhere does not exist"),
     ],
 )

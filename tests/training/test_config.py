@@ -57,7 +57,7 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ("[run]\nxyz = 1", "run.xyz: there is no such key; known keys: log_every,"),
         (
             "[model]\nkind = 'pd'\n[model.fine]\nwidths = [8]",
-            "model.fine.blocks is missing; required are widths, blocks, attention.",
+            "model.fine.blocks is missing; required are widths, blocks, attention",
         ),
         ("[optimiser]\nlr = 'a'", "optimiser.lr must be a number, got 'a'"),
         ("[optimiser]\nlr = true", "optimiser.lr must be a number, got True"),

@@ -53,7 +53,7 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(found: dict[str,
 
 
 def test_a_batch_that_cannot_be_shared_is_refused(found: dict[str, Any]) -> None:
-    sentence = "InputError: data.batch must be a multiple of the 2 processes, got 3."
+    sentence = "InputError: data.batch must be a multiple of the 2 processes, got 3"
     assert found["outcomes"]["odd"] == [sentence, sentence]
 
 

@@ -64,7 +64,7 @@ def command(
     chosen = None if datasets is None else parse_list("--datasets", datasets)
     table = None if params is None else read_parameters(params)
     if table is not None and table.method not in names:
-        raise InputError(f"{params}: has parameters of {table.method}, which is not one of --methods.")
+        raise InputError(f"{params}: has parameters of {table.method}, which is not one of --methods")
     given = _parse_settings(setting or [], names)
 
     def parameters(method: str, case: Case) -> dict[str, float | str]:
@@ -126,8 +126,8 @@ def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[s
         name, value = parse_setting(text, "METHOD.KEY=VALUE, such as eed.lam=1e-4")
         method, _, key = name.rpartition(".")  # the method may be a file name with dots
         if not method or not key:
-            raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got {text!r}.")
+            raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got {text!r}")
         if method not in methods:
-            raise InputError(f"--set must name one of the methods {', '.join(methods)}; got {text!r}.")
+            raise InputError(f"--set must name one of the methods {', '.join(methods)}; got {text!r}")
         given.setdefault(method, {})[key] = value
     return given

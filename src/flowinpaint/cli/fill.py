@@ -84,7 +84,7 @@ def command(
     check_flow_writable(out, sparse.shape[2])
     if errors is not None:
         if errors.suffix.lower() not in ERROR_SUFFIXES:
-            raise InputError(f"--errors must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {errors}.")
+            raise InputError(f"--errors must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {errors}")
         check_flow_writable(errors, 1)
     if preview is not None:
         check_image_writable(preview)

@@ -101,9 +101,9 @@ def command(
     chosen = None if methods is None else check_names("--methods", parse_list("--methods", methods), METHODS)
     networks = None if only is None else check_names("--only", parse_list("--only", only), NETWORKS)
     if networks is not None and NETWORKS_PART not in wanted:
-        raise InputError(f"--only needs the part '{NETWORKS_PART}'; --methods chooses methods for the other parts.")
+        raise InputError(f"--only needs the part '{NETWORKS_PART}'; --methods chooses methods for the other parts")
     if wanted == (NETWORKS_PART,) and not train:
-        raise InputError(f"--no-train must not be combined with the part '{NETWORKS_PART}' alone, which only trains.")
+        raise InputError(f"--no-train must not be combined with the part '{NETWORKS_PART}' alone, which only trains")
     scale = QUICK_SCALE if quick else PAPER_SCALE
     pictures = None if bank is None else str(bank)
     network_options = NetworkOptions(budget_of(minutes, steps), pictures, models, tuple(setting or ()), train)

@@ -48,7 +48,7 @@ def command(
     With torchrun --nproc_per_node=N -m flowinpaint train ..., N processes share the work.
     """
     if out is None and config is None:
-        raise InputError("CONFIG.toml is missing; pass a configuration, or --resume with --out RUN.")
+        raise InputError("CONFIG.toml is missing; pass a configuration, or --resume with --out RUN")
     folder = out if out is not None else Path("runs") / (config.stem if config else "")
     settings = [*(setting or []), *([] if minutes is None else [f"schedule.minutes={minutes}"])]
     with join(device) as world:

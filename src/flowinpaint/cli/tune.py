@@ -48,7 +48,7 @@ def eed(
     """
     shares = parse_percents(densities)
     if out.suffix != ".json":
-        raise InputError(f"--out must end in .json, got {out}.")
+        raise InputError(f"--out must end in .json, got {out}")
     with atomic_path(out.with_suffix(".csv")) as table_file:  # opened first, to fail early if it cannot be written
         found = len(find_samples(root))
         if found < samples:

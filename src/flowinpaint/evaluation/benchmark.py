@@ -49,13 +49,13 @@ def evaluate(
     imported. A method that raises on a frame gives a record with an error.
     """
     if pictures and out is None:
-        raise InputError("pictures needs a folder: pass out.")
+        raise InputError("pictures needs a folder: pass out")
     cases = check_cases(densities, patterns)
     if jobs < 1:
-        raise InputError(f"jobs must be at least 1, got {jobs}.")
+        raise InputError(f"jobs must be at least 1, got {jobs}")
     weights = {method: check_method(method) for method in methods}
     if not weights:
-        raise InputError("methods must name at least one method, got none.")
+        raise InputError("methods must name at least one method, got none")
     chosen = str(check_device(device))
     samples = find_samples(root, datasets)
     runs = {(m, c): parameters(m, c) for m in weights for c in cases}
@@ -71,10 +71,10 @@ def evaluate(
             picture = f"previews/{sample.dataset}/{sample.name}_{case_label(case)}.png"
             plan.append(Job(sample, named, folder / picture if pictures and folder else None))
     if not plan:
-        raise InputError(f"densities: no frame has enough valid pixels for {100 * min(densities):g} %.")
+        raise InputError(f"densities: no frame has enough valid pixels for {100 * min(densities):g} %")
     if folder is not None:
         if folder.resolve().is_relative_to(Path(root).resolve()):  # where it would pass for a data set
-            raise InputError(f"{out}: must lie outside of the root {root}.")
+            raise InputError(f"{out}: must lie outside of the root {root}")
         make_folder(folder)
     with open_store(folder and folder / "records.jsonl", fresh) as store:
         return complete(store, plan, jobs, progress)
@@ -84,10 +84,10 @@ def check_cases(densities: Sequence[float], patterns: Sequence[str] = ()) -> lis
     """The densities and patterns, each once; InputError unless there is at least one and all are valid."""
     named = check_patterns(list(patterns))
     if not densities and not named:
-        raise InputError("densities must have at least one share, got none.")
+        raise InputError("densities must have at least one share, got none")
     for density in densities:
         if not 0 < density <= 1:
-            raise InputError(f"densities must be shares above 0 and at most 1, got {density:g}.")
+            raise InputError(f"densities must be shares above 0 and at most 1, got {density:g}")
     return [*dict.fromkeys(densities), *named]
 
 
@@ -95,7 +95,7 @@ def check_method(method: str, argument: str = "methods") -> str:
     """A hash of the weights that a method needs, "" without any; InputError unless the method can run."""
     if method.endswith(WEIGHTS_SUFFIX):
         if not Path(method).is_file():
-            raise InputError(f"{argument}: there is no file {method!r}.")
+            raise InputError(f"{argument}: there is no file {method!r}")
         return file_hash(Path(method))
     found = get_method(method, argument)
     if found.weights is None:

@@ -43,19 +43,19 @@ def read_parameters(path: StrPath) -> ParameterTable:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: is not JSON ({error}).") from error
+        raise FileFormatError(f"{path}: is not JSON ({error})") from error
     if not isinstance(content, dict) or not isinstance(content.get("method"), str):
-        raise InputError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}.')
+        raise InputError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}')
     method = content.pop("method")
     if get_method(method, f"{path}: method").is_network:
-        raise InputError(f"{path}: method must be one without a network, got {method!r}.")
+        raise InputError(f"{path}: method must be one without a network, got {method!r}")
     if "by_density" not in content:
         return ParameterTable(method, {1.0: _checked(path, method, content)})
     table = content.pop("by_density")
     if content:
-        raise InputError(f'{path}: "by_density" allows only "method" next to it, got {next(iter(content))!r}.')
+        raise InputError(f'{path}: "by_density" allows only "method" next to it, got {next(iter(content))!r}')
     if not isinstance(table, dict) or not table:
-        raise InputError(f'{path}: "by_density" must be an object of parameters by density, got {table!r}.')
+        raise InputError(f'{path}: "by_density" must be an object of parameters by density, got {table!r}')
     return ParameterTable(method, {_density(path, key): _checked(path, method, table[key]) for key in table})
 
 
@@ -67,13 +67,13 @@ def write_parameters(path: StrPath, table: ParameterTable) -> None:
 
 def _checked(path: Path, method: str, values: Any) -> dict[str, float | str]:
     if not isinstance(values, dict):
-        raise InputError(f"{path}: a density must have an object of parameters, got {values!r}.")
+        raise InputError(f"{path}: a density must have an object of parameters, got {values!r}")
     try:
         get_method(method).check_parameters(values)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if bad := [key for key, value in values.items() if isinstance(value, float) and not math.isfinite(value)]:
-        raise InputError(f"{path}: {bad[0]} must be finite, got {values[bad[0]]}.")
+        raise InputError(f"{path}: {bad[0]} must be finite, got {values[bad[0]]}")
     return values
 
 
@@ -81,4 +81,4 @@ def _density(path: Path, key: str) -> float:
     with suppress(ValueError):
         if 0 < (density := float(key)) <= 1:
             return density
-    raise InputError(f'{path}: a density must be a share above 0 and at most 1, such as "0.05"; got {key!r}.')
+    raise InputError(f'{path}: a density must be a share above 0 and at most 1, such as "0.05"; got {key!r}')

@@ -134,7 +134,7 @@ def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStor
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise InputError(f"{path}: another run is writing to it; wait, or name another place.") from error
+                raise InputError(f"{path}: another run is writing to it; wait, or name another place") from error
         if fresh:
             file.truncate(0)
         yield RecordStore(file)

@@ -59,7 +59,7 @@ def summarise(records: Iterable[Record], reference: str) -> list[Score]:
     datasets = list(dict.fromkeys(dataset for _, _, dataset in groups))
     if reference not in methods:
         raise InputError(
-            f"reference must be one of the measured methods {', '.join(methods) or '(none)'}; got {reference!r}."
+            f"reference must be one of the measured methods {', '.join(methods) or '(none)'}; got {reference!r}"
         )
     scores = []
     for case in cases:

@@ -77,12 +77,12 @@ def tune_eed(
     """
     check_cases(densities)
     if crop < 0:
-        raise InputError(f"crop must be a side in pixels, or 0 for no crop; got {crop}.")
+        raise InputError(f"crop must be a side in pixels, or 0 for no crop; got {crop}")
     for name, value in {"jobs": jobs, "samples": samples, "lambdas": lambdas, "alphas": alphas}.items():
         if value < 1:
-            raise InputError(f"{name} must be at least 1, got {value}.")
+            raise InputError(f"{name} must be at least 1, got {value}")
     if not 0 < tolerance < 1:
-        raise InputError(f"tolerance must be a relative residual between 0 and 1, got {tolerance}.")
+        raise InputError(f"tolerance must be a relative residual between 0 and 1, got {tolerance}")
     chosen = str(check_device(device))
     frames = draw_samples(find_samples(root), samples, seed)
     lams, alps = grid_values(lambdas, alphas)

@@ -57,14 +57,14 @@ def sparsification(error: Map, uncertainty: Map, valid: Mask | None = None, step
     """
     errors, uncertainties = _valid_values(error, uncertainty, valid)
     if steps < 2:
-        raise InputError(f"steps must be at least 2, got {steps}.")
+        raise InputError(f"steps must be at least 2, got {steps}")
     return Sparsification(_curve(errors, uncertainties, steps), _curve(errors, errors, steps))
 
 
 def distance_to_known(mask: Mask) -> Curve:
     """The distance (H, W) to the nearest known pixel of a mask (H, W): a baseline for uncertainties."""
     if not mask.any():
-        raise InputError("mask must mark at least one known pixel, got none.")
+        raise InputError("mask must mark at least one known pixel, got none")
     return np.asarray(distance_transform_edt(~mask), np.float64)
 
 
@@ -133,17 +133,17 @@ def _curve(errors: Curve, uncertainties: Curve, steps: int) -> Curve:
 def _valid_values(error: Map, uncertainty: Map, valid: Mask | None) -> tuple[Curve, Curve]:
     """Error and uncertainty (N,) of the valid pixels."""
     if error.ndim != 2 or uncertainty.shape != error.shape:
-        raise InputError(f"error and uncertainty must both be (H, W), got {error.shape} and {uncertainty.shape}.")
+        raise InputError(f"error and uncertainty must both be (H, W), got {error.shape} and {uncertainty.shape}")
     counted = ~np.isnan(error) if valid is None else valid
     if counted.dtype != np.bool_ or counted.shape != error.shape:
-        raise InputError(f"valid must be bool of shape {error.shape}, got {counted.dtype} {counted.shape}.")
+        raise InputError(f"valid must be bool of shape {error.shape}, got {counted.dtype} {counted.shape}")
     errors, uncertainties = error[counted].astype(np.float64), uncertainty[counted].astype(np.float64)
     if not errors.size:
-        raise InputError("valid must mark at least one pixel, got none.")
+        raise InputError("valid must mark at least one pixel, got none")
     if not np.isfinite(errors).all() or errors.min() < 0:
-        raise InputError("error must be finite and not negative at valid pixels.")
+        raise InputError("error must be finite and not negative at valid pixels")
     if np.isnan(uncertainties).any():
-        raise InputError("uncertainty must not be NaN at valid pixels.")
+        raise InputError("uncertainty must not be NaN at valid pixels")
     return errors, uncertainties
 
 

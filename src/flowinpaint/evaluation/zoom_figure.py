@@ -79,7 +79,7 @@ def zoom_figure(rows: Sequence[ZoomRow], case: Case) -> Rgb:
     The title of a result has its EPE (px) over the frame and in the box. The colours of a row span the truth's range.
     """
     if not rows:
-        raise InputError("rows must have at least one element, got none.")
+        raise InputError("rows must have at least one element, got none")
     columns = 3 + max(len(row.filled) for row in rows)
     width = int(np.clip(SHEET_WIDTH // columns, *PANEL_WIDTHS))
     panels: list[Panel | None] = []

@@ -80,7 +80,7 @@ def amle(
     scales, max_iterations = check_whole("scales", scales, 1), check_whole("max_iterations", max_iterations, 1)
     offsets = neighbour_offsets(neighbourhood, ratio)
     if not 0 < epsilon < math.inf:
-        raise InputError(f"epsilon must be a finite mean change above 0, got {epsilon}.")
+        raise InputError(f"epsilon must be a finite mean change above 0, got {epsilon}")
     device, (image, f, c) = flow.device, (x.cpu().double() for x in (image, flow, mask))
     # Ties between neighbours matter in large holes, so undo the caller's float32 rounding of 8-bit colours.
     colours = image * COLOUR_RANGE
@@ -113,9 +113,9 @@ def amle(
 def neighbour_offsets(neighbourhood: int, ratio: int) -> Offsets:
     """The (row, column) steps of neighbourhood 1 (coprime: visible from the centre) or 2 (all), in row order."""
     if neighbourhood not in (1, 2):
-        raise InputError(f"neighbourhood must be 1 or 2, got {neighbourhood}.")
+        raise InputError(f"neighbourhood must be 1 or 2, got {neighbourhood}")
     if ratio not in range(1, 9):
-        raise InputError(f"ratio must be an integer from 1 to 8, got {ratio}.")
+        raise InputError(f"ratio must be an integer from 1 to 8, got {ratio}")
     reach = range(-int(ratio), int(ratio) + 1)
     steps = [(i, j) for i in reach for j in reach if (i, j) != (0, 0)]
     return [step for step in steps if neighbourhood == 2 or math.gcd(*step) == 1]

@@ -63,14 +63,14 @@ def eed(
     weight (1, 1, H, W): how strongly each given vector binds, with diffusivities up to 1; exactly by default.
     """
     if not 1e-12 <= lam <= 1e12:
-        raise InputError(f"lam must be a contrast parameter from 1e-12 to 1e12, got {lam}.")
+        raise InputError(f"lam must be a contrast parameter from 1e-12 to 1e12, got {lam}")
     if alpha is not None and not 0 <= alpha <= 0.5:
-        raise InputError(f"alpha must be in [0, 0.5], got {alpha}.")
+        raise InputError(f"alpha must be in [0, 0.5], got {alpha}")
     side = max(image.shape[-2:])
     if not 0 <= rho <= side:
-        raise InputError(f"rho must be a standard deviation from 0 to the image's {side} pixels, got {rho}.")
+        raise InputError(f"rho must be a standard deviation from 0 to the image's {side} pixels, got {rho}")
     if solver not in MAX_ITERATIONS:
-        raise InputError(f"solver must be {' or '.join(MAX_ITERATIONS)}, got {solver!r}.")
+        raise InputError(f"solver must be {' or '.join(MAX_ITERATIONS)}, got {solver!r}")
     chosen_alpha = tuned_alpha(float(mask.mean())) if alpha is None else alpha
     limit = MAX_ITERATIONS[solver] if max_iterations is None else max_iterations
     H, W = flow.shape[-2:]

@@ -60,9 +60,9 @@ def image_distance(colour_squared: Tensor, length_squared: Tensor | float, lam: 
     distance 3: (1-λ)‖I(x) - I(y)‖² + λ‖x - y‖²
     """
     if not 1e-12 <= lam <= 1:
-        raise InputError(f"lam must be from 1e-12 to 1, got {lam}.")
+        raise InputError(f"lam must be from 1e-12 to 1, got {lam}")
     if distance not in (1, 2, 3):
-        raise InputError(f"distance must be 1, 2 or 3, got {distance}.")
+        raise InputError(f"distance must be 1, 2 or 3, got {distance}")
     if distance == 2:
         return (1 - lam) * colour_squared.sqrt() + lam * length_squared**0.5
     squared = (1 - lam) * colour_squared + lam * length_squared

@@ -112,17 +112,17 @@ class Method:
         """Raise InputError unless every given parameter exists, and is a number or a string like its default."""
         if unknown := sorted(given.keys() - self.parameters.keys()):
             known = ", ".join(self.parameters) or "none"
-            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}.")
+            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}")
         for name, value in given.items():
             default = self.parameters[name]
             kind, wanted = next((k for k in _KINDS if isinstance(default, k[0])), _KINDS[-1])
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise InputError(f"{name} must be {wanted}, got {value!r}.")
+                raise InputError(f"{name} must be {wanted}, got {value!r}")
 
     def check_channels(self, channels: int) -> None:
         """Raise InputError unless it fills fields of this many channels."""
         if self.channels is not None and channels != self.channels:
-            raise InputError(f"flow must have {self.channels} channels for {self.name}, got {channels}.")
+            raise InputError(f"flow must have {self.channels} channels for {self.name}, got {channels}")
 
     def prepare(self, device: torch.device) -> Fill:
         """Load and compile what the method needs on a device; return its fill function for tensors there."""
@@ -150,7 +150,7 @@ class Method:
         """
         if weight is not None:
             if not self.takes_weights:
-                raise InputError(f"weight must be None for {self.name}, which keeps given vectors exactly.")
+                raise InputError(f"weight must be None for {self.name}, which keeps given vectors exactly")
             parameters["weight"] = weight
         return self.prepare(flow.device)(image, flow, mask, progress=progress, **parameters)
 
@@ -163,12 +163,12 @@ class Method:
                 keywords[name] = x.to(device).double() if self.double else x.to(device)
         solution: Solution = self._implementation(*tensors, **keywords)
         if getattr(solution, "u", None) is None or not hasattr(solution, "status"):
-            raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}.")
+            raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}")
         error, wanted, found = solution.expected_error, tuple(flow.shape), tuple(solution.u.shape)
         if found != wanted:
-            raise InputError(f"method {self.name!r} must return a field of shape {wanted}, got {found}.")
+            raise InputError(f"method {self.name!r} must return a field of shape {wanted}, got {found}")
         if self.gives_error and error is None:
-            raise InputError(f"method {self.name!r} must return the expected error that it declares, got None.")
+            raise InputError(f"method {self.name!r} must return the expected error that it declares, got None")
         error = None if error is None else error.to(flow.device)
         return replace(solution, u=solution.u.to(flow.device), expected_error=error)
 
@@ -179,4 +179,4 @@ class Method:
         try:
             return resolve_name(self.implementation)
         except (ImportError, AttributeError, ValueError) as error:
-            raise InputError(f"method {self.name!r} cannot be loaded from {self.implementation}: {error}.") from error
+            raise InputError(f"method {self.name!r} cannot be loaded from {self.implementation}: {error}") from error

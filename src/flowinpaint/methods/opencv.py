@@ -53,7 +53,7 @@ def opencv_edgeaware(
     k = check_whole("k", k, FEWEST_MATCHES)
     for name, value in (("sigma", sigma), ("lam", lam)):
         if not 1e-6 <= value <= 1e6:
-            raise InputError(f"{name} must be from 1e-6 to 1e6, got {value}.")
+            raise InputError(f"{name} must be from 1e-6 to 1e6, got {value}")
     guide, points, vectors = _matches("opencv-edgeaware", image, flow, mask)
     if len(points) > MOST_MATCHES:
         warnings.warn(
@@ -101,7 +101,7 @@ def opencv_ric(
 
 def _contrib() -> Any:
     if not is_installed("peers"):
-        raise InputError(f"method: OpenCV's interpolation {needs('peers')}.")
+        raise InputError(f"method: OpenCV's interpolation {needs('peers')}")
     return getattr(cv2, "ximgproc")  # noqa: B009, the type stubs of plain OpenCV lack it
 
 
@@ -109,12 +109,12 @@ def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[np
     """The 8-bit image (H, W, 3), the known pixels (N, 2) as x, y, and their vectors (N, 2)."""
     _, C, H, W = flow.shape
     if C != 2:
-        raise InputError(f"flow must have 2 channels for {method}, got {C}.")
+        raise InputError(f"flow must have 2 channels for {method}, got {C}")
     if min(H, W) < SMALLEST_SIDE:
-        raise InputError(f"image must have at least {SMALLEST_SIDE} pixels on each side for {method}, got {H}×{W}.")
+        raise InputError(f"image must have at least {SMALLEST_SIDE} pixels on each side for {method}, got {H}×{W}")
     rows, columns = np.nonzero(mask[0, 0].cpu().numpy() > 0)
     if len(rows) < FEWEST_MATCHES:
-        raise InputError(f"flow must have at least {FEWEST_MATCHES} known vectors for {method}, got {len(rows)}.")
+        raise InputError(f"flow must have at least {FEWEST_MATCHES} known vectors for {method}, got {len(rows)}")
     guide = (image[0].flip(0) * 255).round().to("cpu", torch.uint8).permute(1, 2, 0).numpy()
     vectors = flow[0].permute(1, 2, 0).cpu().numpy()[rows, columns].astype(np.float32)
     return np.ascontiguousarray(guide), np.stack([columns, rows], axis=1).astype(np.float32), vectors
@@ -122,5 +122,5 @@ def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[np
 
 def _solution(method: str, dense: npt.NDArray[np.float32] | None, flow: Tensor, points: Points) -> Solution:
     if dense is None or not np.isfinite(dense).all():
-        raise InputError(f"flow: {method} produced a non-finite field from these {len(points)} known vectors.")
+        raise InputError(f"flow: {method} produced a non-finite field from these {len(points)} known vectors")
     return Solution(torch.from_numpy(dense).permute(2, 0, 1)[None].to(flow))

@@ -71,18 +71,18 @@ def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
         return file_method(Path(name_or_path), str(name_or_path))
     if not isinstance(name_or_path, str):
         kind = type(name_or_path).__name__
-        raise InputError(f"{argument} must be a name or the path of a {WEIGHTS_SUFFIX} file, got {kind}.")
+        raise InputError(f"{argument} must be a name or the path of a {WEIGHTS_SUFFIX} file, got {kind}")
     found = find_method(name_or_path)
     if found is None:
         names = [*METHODS, *_plugins()]
         close = get_close_matches(name_or_path, names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
+        hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InputError(
             f"{argument} must be one of {', '.join(names)}, or the path of a {WEIGHTS_SUFFIX} file, "
             f"got {name_or_path!r}{hint}"
         )
     if reason := found.why_not():
-        raise InputError(f"{argument} {name_or_path!r} cannot be used: it {reason}.")
+        raise InputError(f"{argument} {name_or_path!r} cannot be used: it {reason}")
     return found
 
 
@@ -125,7 +125,7 @@ def register_method(
     if function is None:
         return lambda fill: register_method(name, fill, **capabilities)
     if name in BUILTIN or not name or name.endswith(WEIGHTS_SUFFIX) or set(name) & set(", \t\n"):
-        raise InputError(f"name must be new, without commas and spaces, got {name!r}.")
+        raise InputError(f"name must be new, without commas and spaces, got {name!r}")
     METHODS[name] = _method_of(name, function, "function", **capabilities)
     return function
 
@@ -150,20 +150,20 @@ def _plugin_method(point: EntryPoint) -> Method:
         return _method_of(point.name, found, point.value)
     except Exception as error:
         problem = f"comes from the entry point {point.value}, which failed with {type(error).__name__}: {error}"
-        return Method(point.name, "", point.value, problem=problem.rstrip("."))
+        return Method(point.name, "", point.value, problem=problem)
 
 
 def _method_of(name: str, function: Fill, argument: str, **capabilities: Unpack[Capabilities]) -> Method:
     """The method of a fill function; InputError about `argument` if its signature is not that of `Fill`."""
     if not callable(function):
-        raise InputError(f"{argument} must be a function, got {type(function).__name__}.")
+        raise InputError(f"{argument} must be a function, got {type(function).__name__}")
     signature = inspect.signature(function)
     try:
         signature.bind(None, None, None, progress=None)
     except TypeError as error:
         raise InputError(
             f"{argument} must have the signature (image, flow, mask, *, progress=None, **parameters), every parameter "
-            f"with a default, got {signature}."
+            f"with a default, got {signature}"
         ) from error
     capabilities.setdefault("summary", (inspect.getdoc(function) or "").partition("\n")[0].rstrip("."))
     return Method(name, implementation=function, **capabilities)

@@ -92,18 +92,18 @@ class Network(nn.Module):
     def check(self, image: Tensor, flow: Tensor, mask: Tensor) -> None:
         """Raise InputError unless shapes and dtypes fit `fill`."""
         if flow.ndim != 4 or min(flow.shape) < 1:
-            raise InputError(f"flow must be of shape (B, C, H, W), all at least 1, got {tuple(flow.shape)}.")
+            raise InputError(f"flow must be of shape (B, C, H, W), all at least 1, got {tuple(flow.shape)}")
         if flow.dtype not in (torch.float32, torch.float64):
-            raise InputError(f"flow must be torch.float32 or torch.float64, got {flow.dtype}.")
+            raise InputError(f"flow must be torch.float32 or torch.float64, got {flow.dtype}")
         B, _, H, W = flow.shape
         for name, x, channels in (("image", image, 3), ("mask", mask, 1)):
             if x.shape != (B, channels, H, W):
                 raise InputError(
                     f"{name} must be of shape {(B, channels, H, W)} for a flow of shape {tuple(flow.shape)}, "
-                    f"got {tuple(x.shape)}."
+                    f"got {tuple(x.shape)}"
                 )
         if not image.is_floating_point():
-            raise InputError(f"image must be of a floating dtype with values in [0, 1], got {image.dtype}.")
+            raise InputError(f"image must be of a floating dtype with values in [0, 1], got {image.dtype}")
 
 
 def pairs_of(channels: int) -> int:

@@ -69,7 +69,7 @@ def registered(kind: object, name: str = "kind") -> RegisteredModel:
     """The classes of a kind; InputError, which calls the argument by `name`, if it is unknown."""
     known = kinds()
     if not isinstance(kind, str) or kind not in known:
-        raise InputError(f"{name} must be {' or '.join(map(repr, known))}, got {kind!r}.")
+        raise InputError(f"{name} must be {' or '.join(map(repr, known))}, got {kind!r}")
     if kind not in _REGISTERED:
         package = FLAGSHIP + ".model" if kind == FLAGSHIP else f"baselines.{kind}.module"
         import_module(f"flowinpaint.{package}")

@@ -30,11 +30,11 @@ CHECKSUMS = "SHA256SUMS"
 def save_model(model: Network, path: str | Path, dtype: torch.dtype = torch.float32) -> None:
     """Write weights and configuration to a .safetensors file, completely or not at all; dtype may be a half type."""
     if not isinstance(model, Network):
-        raise InputError(f"model must be a network of flowinpaint, got {type(model).__name__}.")
+        raise InputError(f"model must be a network of flowinpaint, got {type(model).__name__}")
     if Path(path).suffix != WEIGHTS_SUFFIX:
-        raise InputError(f"path must end in {WEIGHTS_SUFFIX}, got {str(path)!r}.")
+        raise InputError(f"path must end in {WEIGHTS_SUFFIX}, got {str(path)!r}")
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise InputError(f"dtype must be torch.float32, float16 or bfloat16, got {dtype}.")
+        raise InputError(f"dtype must be torch.float32, float16 or bfloat16, got {dtype}")
     tensors = {name: value.to(dtype).contiguous().cpu() for name, value in model.state_dict().items()}
     metadata = {CONFIG_KEY + model.config.kind: json.dumps(asdict(model.config))}
     write_bytes(Path(path), save(tensors, metadata=metadata))
@@ -50,7 +50,7 @@ def read_model(path: str | Path) -> Network:
         with torch.device("meta"):  # shapes only: a corrupt configuration must not allocate memory
             shapes = {name: value.shape for name, value in build_network(config).state_dict().items()}
     except (TypeError, ValueError, RuntimeError) as error:
-        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}.") from error
+        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}") from error
     _check_tensors(path, shapes, tensors)
     model = build_network(config)
     model.load_state_dict(tensors)
@@ -74,50 +74,49 @@ def check_shipped(path: Path) -> None:
     sums = path.with_name(CHECKSUMS)
     for file in (path, sums):
         if not file.is_file():
-            raise MissingFileError(f"{file}: is part of flowinpaint and is missing; install flowinpaint again.")
+            raise MissingFileError(f"{file}: is part of flowinpaint and is missing; install flowinpaint again")
     with path.open("rb") as weights:
         found = hashlib.file_digest(weights, "sha256").hexdigest()
     if found != read_checksums(sums).get(path.name):
         raise FileFormatError(
-            f"{path}: is damaged, its SHA-256 is not the one in {CHECKSUMS}; install flowinpaint again."
+            f"{path}: is damaged, its SHA-256 is not the one in {CHECKSUMS}; install flowinpaint again"
         )
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     if not path.exists():
-        raise MissingFileError(f"{path}: there is no such file.")
+        raise MissingFileError(f"{path}: there is no such file")
     if not path.is_file():
-        raise FileFormatError(f"{path}: is a folder, not a .safetensors file.")
+        raise FileFormatError(f"{path}: is a folder, not a .safetensors file")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
     except SafetensorError as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file: {error}.") from error
+        raise FileFormatError(f"{path}: not a readable safetensors file: {error}") from error
 
 
 def _config_in(path: Path, metadata: dict[str, str]) -> ModelConfig:
     key = next((key for key in metadata if key.startswith(CONFIG_KEY)), None)
     if key is None:
         raise FileFormatError(
-            f"{path}: holds no model; use a file of save_model, or model.safetensors of a training run."
+            f"{path}: holds no model; use a file of save_model, or model.safetensors of a training run"
         )
     kind = config_class(key.removeprefix(CONFIG_KEY), f"{path}: kind")
     try:
         config: ModelConfig = build(kind, json.loads(metadata[key]))
     except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}.") from error
+        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}") from error
     return config
 
 
 def _check_tensors(path: Path, shapes: dict[str, torch.Size], tensors: dict[str, torch.Tensor]) -> None:
     if differing := sorted(shapes.keys() ^ tensors.keys()):
-        raise FileFormatError(f"{path}: the weights do not fit their configuration at {', '.join(differing[:5])}.")
+        raise FileFormatError(f"{path}: the weights do not fit their configuration at {', '.join(differing[:5])}")
     for name, value in tensors.items():
         if not (value.is_floating_point() and torch.isfinite(value).all()):
-            raise FileFormatError(f"{path}: {name} is not a tensor of finite floating-point numbers.")
+            raise FileFormatError(f"{path}: {name} is not a tensor of finite floating-point numbers")
         if value.shape != shapes[name]:
             raise FileFormatError(
-                f"{path}: {name} must be of shape {tuple(shapes[name])} for its configuration, "
-                f"got {tuple(value.shape)}."
+                f"{path}: {name} must be of shape {tuple(shapes[name])} for its configuration, got {tuple(value.shape)}"
             )

@@ -89,7 +89,7 @@ class NeuroexplicitConfig:
             raise InputError("start must be 'zero' with learned kernels (+W), which have no more levels, got 'pull'")
         if self.predicted == 0:
             raise InputError(
-                "Nothing is left to learn: switch on one of learn_eigenvalues, _eigenvectors, _alpha, _beta."
+                "Nothing is left to learn: switch on one of learn_eigenvalues, _eigenvectors, _alpha, _beta"
             )
 
     @property

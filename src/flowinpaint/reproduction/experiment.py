@@ -116,18 +116,18 @@ NETWORKS = {
 def check_names(option: str, names: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
     """The names, each once; InputError unless all are known."""
     if unknown := [name for name in names if name not in known]:
-        raise InputError(f"{option} must be one of {', '.join(known)}, got {unknown[0]!r}.")
+        raise InputError(f"{option} must be one of {', '.join(known)}, got {unknown[0]!r}")
     return tuple(dict.fromkeys(names))
 
 
 def budget_of(minutes: float | None = None, steps: int | None = None) -> Settings:
     """The settings of a training time, the same for each network: minutes or steps; none without either."""
     if minutes is not None and not 0 < minutes < float("inf"):
-        raise InputError(f"--minutes must be a number above 0, got {minutes:g}.")
+        raise InputError(f"--minutes must be a number above 0, got {minutes:g}")
     if steps is not None and steps < 1:
-        raise InputError(f"--steps must be at least 1, got {steps}.")
+        raise InputError(f"--steps must be at least 1, got {steps}")
     if minutes is not None and steps is not None:
-        raise InputError("exactly one of --minutes and --steps must be above 0.")
+        raise InputError("exactly one of --minutes and --steps must be above 0")
     if steps is not None:
         return ("schedule.minutes=0", f"schedule.steps={steps}")
     return () if minutes is None else (f"schedule.minutes={minutes}",)

@@ -146,7 +146,7 @@ def square_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> 
     if not found:
         raise InputError(
             "--sintel, --flyingthings or --root must name frames other than KITTI's, or --scenes a number of generated "
-            "ones."
+            "ones"
         )
     return _frame_set(found, scale.crop, options.most)
 

@@ -63,7 +63,7 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise InputError(f"--out: {path} is in use by another run; wait, or use another folder.") from error
+                raise InputError(f"--out: {path} is in use by another run; wait, or use another folder") from error
         for place in (folder.path, folder.checkpoints):
             for left_over in place.glob(".flowinpaint-*"):  # of a run that was killed while writing
                 left_over.unlink()
@@ -81,12 +81,12 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
 def check_run(path: Path, resume: bool) -> None:
     """Raise InputError if a folder holds a run without `resume`, or none with it."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"--out must be a folder, but {path} is a file.")
+        raise InputError(f"--out must be a folder, but {path} is a file")
     there = bool(list_checkpoints(RunFolder(path).checkpoints)) if path.exists() else False
     if there and not resume:
-        raise InputError(f"--out: {path} already holds a run; add --resume to continue it, or use another folder.")
+        raise InputError(f"--out: {path} already holds a run; add --resume to continue it, or use another folder")
     if resume and not there:
-        raise InputError(f"--out: {path} holds no checkpoint to resume from; use the folder of a run.")
+        raise InputError(f"--out: {path} holds no checkpoint to resume from; use the folder of a run")
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError) as error:
-        raise FileFormatError(f"{path}: not a complete checkpoint: {error}.") from error
+        raise FileFormatError(f"{path}: not a complete checkpoint: {error}") from error
     try:
         about: dict[str, Any] = json.loads(metadata[KEY])
         config = build(TrainingConfig, about["config"])
         return Checkpoint(int(about["step"]), float(about["seconds"]), config, tensors)
     except (InputError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path}: the metadata do not describe a run of this version: {error}.") from error
+        raise FileFormatError(f"{path}: the metadata do not describe a run of this version: {error}") from error
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -155,12 +155,12 @@ def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     if differing := sorted(state.keys() ^ saved.keys()):
         raise FileFormatError(
             f"checkpoint: {differing[0]} is only in the saved run or only in this one; resume runs with the version of "
-            "flowinpaint that started them."
+            "flowinpaint that started them"
         )
     for name in state:
         if saved[name].shape != state[name].shape:
             shapes = [tuple(tensors[name].shape) for tensors in (saved, state)]
-            raise FileFormatError(f"checkpoint: {name} must be of shape {shapes[1]}, got {shapes[0]}.")
+            raise FileFormatError(f"checkpoint: {name} must be of shape {shapes[1]}, got {shapes[0]}")
     for name, value in state.items():
         value.copy_(saved[name])
 

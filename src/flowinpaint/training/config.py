@@ -58,7 +58,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_ranges(self, batch=(1, 2**16), workers=(0, 2**10), distinct=(0, 2**40), seed=(0, 2**62), size=(2, 2**14))
         if self.source != GENERATED and not self.root:
-            raise InputError(f"root must be the folder of the data for source {self.source!r}, but is empty.")
+            raise InputError(f"root must be the folder of the data for source {self.source!r}, but is empty")
 
     @property
     def unused(self) -> list[str]:
@@ -170,7 +170,7 @@ class ValidationConfig:
     def __post_init__(self) -> None:
         check_ranges(self, every=(0, inf), heldout=(0, inf))
         if not self.densities or not all(0 < density <= 1 for density in self.densities):
-            raise InputError(f"densities must be shares above 0 and up to 1, got {list(self.densities)}.")
+            raise InputError(f"densities must be shares above 0 and up to 1, got {list(self.densities)}")
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class TrainingConfig:
         if self.optimiser.revive_every and not isinstance(self.model, NeuroexplicitConfig):
             raise InputError(
                 f"optimiser.revive_every must be 0 with a model of kind {self.model.kind!r}, "
-                f"got {self.optimiser.revive_every}."
+                f"got {self.optimiser.revive_every}"
             )
 
 
@@ -226,11 +226,11 @@ def read_config(path: str | Path, settings: Sequence[str] = ()) -> TrainingConfi
     """The configuration in a TOML file, changed by settings of the form table.key=value."""
     path = Path(path)
     if not path.exists():
-        raise MissingFileError(f"{path}: there is no such file; pass a configuration in TOML.")
+        raise MissingFileError(f"{path}: there is no such file; pass a configuration in TOML")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileFormatError(f"{path}: not a readable TOML file: {error}.") from error
+        raise FileFormatError(f"{path}: not a readable TOML file: {error}") from error
     try:
         config = build(TrainingConfig, tables)
     except InputError as error:
@@ -244,12 +244,12 @@ def apply_settings(tables: dict[str, Any], settings: Sequence[str]) -> TrainingC
         key, equals, text = setting.partition("=")
         *parents, last = key.strip().split(".")
         if not (equals and parents and last and text.strip()):
-            raise InputError(f"--set must be TABLE.KEY=VALUE, for example optimiser.lr=1e-4, got {setting!r}.")
+            raise InputError(f"--set must be TABLE.KEY=VALUE, for example optimiser.lr=1e-4, got {setting!r}")
         table = tables
         for parent in parents:
             table = table.setdefault(parent, {})
             if not isinstance(table, dict):
-                raise InputError(f"--set {setting}: {parent} is a value and has no keys.")
+                raise InputError(f"--set {setting}: {parent} is a value and has no keys")
         table[last] = _value(text.strip())
     try:
         return build(TrainingConfig, tables)
@@ -265,7 +265,7 @@ def check_same_run(before: TrainingConfig, now: TrainingConfig) -> None:
         if not free and old.get(key) != new[key]:
             raise InputError(
                 f"{key} must be {old.get(key)!r} as in the run to resume, got {new[key]!r}; use the same, or a new run "
-                "folder."
+                "folder"
             )
 
 

@@ -51,7 +51,7 @@ class World:
     def share(self, batch: int) -> int:
         """The number of samples of a joint batch for each process."""
         if batch % self.size:
-            raise InputError(f"data.batch must be a multiple of the {self.size} processes, got {batch}.")
+            raise InputError(f"data.batch must be a multiple of the {self.size} processes, got {batch}")
         return batch // self.size
 
 

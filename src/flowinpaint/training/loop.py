@@ -118,7 +118,7 @@ def _load_weights(model: Network, name_or_path: str) -> None:
     """Load the weights of a file or method; the models may differ in settings without weights, such as steps."""
     tensors, own = load_model(name_or_path, "cpu").state_dict(), model.state_dict()
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
-        raise InputError(f"optimiser.weights: {name_or_path} has other layers than [model]: {differing[0]}.")
+        raise InputError(f"optimiser.weights: {name_or_path} has other layers than [model]: {differing[0]}")
     model.load_state_dict(tensors)
 
 

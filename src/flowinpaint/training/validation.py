@@ -85,7 +85,7 @@ class Validator:
             if isinstance(model, NeuroexplicitConfig) and model.learn_kernels and sample.channels != model.channels:
                 raise InputError(
                     f"validation.datasets must have {model.channels} channels, as the learned kernels, but "
-                    f"{sample.dataset} has {sample.channels}."
+                    f"{sample.dataset} has {sample.channels}"
                 )
         self._scenes = [] if scenes is None else [self._scene(scenes, i) for i in range(wanted.heldout)]
 

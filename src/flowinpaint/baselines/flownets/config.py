@@ -19,7 +19,7 @@ class FlowNetSConfig:
 
     def __post_init__(self) -> None:
         if not 2 <= self.width <= WIDEST or self.width % 2:
-            raise InputError(f"width must be an even number from 2 to {WIDEST}, got {self.width}.")
+            raise InputError(f"width must be an even number from 2 to {WIDEST}, got {self.width}")
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -37,12 +37,12 @@ class UNetConfig:
         check_ranges(self, blocks=(1, MOST_BLOCKS), head=(1, WIDEST))
         widths, attention = self.widths, self.attention
         if not 1 <= len(widths) <= MOST_LEVELS or not all(1 <= w <= WIDEST and w % 8 == 0 for w in widths):
-            raise InputError(f"widths must be 1 to {MOST_LEVELS} multiples of 8 up to {WIDEST}, got {widths}.")
+            raise InputError(f"widths must be 1 to {MOST_LEVELS} multiples of 8 up to {WIDEST}, got {widths}")
         if len(attention) != len(widths) or not set(attention) <= {0, 1}:
-            raise InputError(f"attention must be 0 or 1 for each of the widths, got {attention}.")
+            raise InputError(f"attention must be 0 or 1 for each of the widths, got {attention}")
         attending = [w for w, a in zip(widths, attention, strict=True) if a]
         if any(w % self.head for w in attending):
-            raise InputError(f"head must divide the widths with attention, {attending}, got {self.head}.")
+            raise InputError(f"head must divide the widths with attention, {attending}, got {self.head}")
 
     @property
     def stride(self) -> int:

@@ -157,7 +157,7 @@ class PD(Network):
     def _with_steps(self, steps: dict[str, int]) -> PDConfig:
         """The configuration with other numbers of steps."""
         if unknown := [name for name in steps if name not in self.config.parameters]:
-            raise InputError(f"{unknown[0]} must be one of {', '.join(self.config.parameters)}.")
+            raise InputError(f"{unknown[0]} must be one of {', '.join(self.config.parameters)}")
         config: PDConfig = replace(self.config, **steps)
         return config
 
@@ -242,7 +242,7 @@ class ConditionedUNet(nn.Module):
         try:
             from diffusers.models.unets.unet_2d import UNet2DModel
         except ImportError as error:
-            raise InputError(f"method 'pd' {needs('pd')}.") from error
+            raise InputError(f"method 'pd' {needs('pd')}") from error
         prefixes = ["Attn" if attends else "" for attends in config.attention]
         self.unet = UNet2DModel(
             in_channels=PAIR + seen,

@@ -117,7 +117,7 @@ class Critic(nn.Module):
             sides = halved
             widths.append(outputs)
         if len(widths) == 1:
-            raise InputError(f"size must have sides of at least {KERNEL + 2} for a critic, got {list(size)}.")
+            raise InputError(f"size must have sides of at least {KERNEL + 2} for a critic, got {list(size)}")
         pairs = list(pairwise(widths))
         self.layers = nn.ModuleList(nn.Conv2d(i, o, KERNEL, stride=2, bias=False) for i, o in pairs)
         self.norms = nn.ModuleList(nn.InstanceNorm2d(o, affine=True) for _, o in pairs)
