@@ -18,7 +18,7 @@ from torch import Tensor
 from flowinpaint.api import load_model
 from flowinpaint.data import Batch
 from flowinpaint.networks.registry import build_network
-from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.neuroexplicit.model import BackendChoice, Neuroexplicit
 from flowinpaint.training.batches import scenes_of
 from flowinpaint.training.config import read_config
 
@@ -43,20 +43,20 @@ def main() -> None:
     for n in range(BATCHES):
         batch = scenes(torch.arange(SCENES * n, SCENES * (n + 1), device=device))
         torch.backends.cudnn.allow_tf32 = False
-        exact = gradient(net, batch, "reference")
+        exact = gradient(net, batch, "torch")
         fast = gradient(net, batch, "auto", autocast=True)
-        halves = gradient(net, batch, "reference", autocast=True)
+        halves = gradient(net, batch, "torch", autocast=True)
         torch.backends.cudnn.allow_tf32 = True
-        rounded = gradient(net, batch, "reference")
+        rounded = gradient(net, batch, "torch")
         ours, tf32, bfloat16 = (float((g - exact).norm() / exact.norm()) for g in (fast, rounded, halves))
         print(f"own kernels {100 * ours:.2f} %, TF32 {100 * tf32:.2f} %, autocast {100 * bfloat16:.2f} %", flush=True)
 
 
-def gradient(net: Neuroexplicit, batch: Batch, backend: str, autocast: bool = False) -> Tensor:
-    """Of the mean end-point error, for all parameters in one."""
+def gradient(net: Neuroexplicit, batch: Batch, backend: BackendChoice, autocast: bool = False) -> Tensor:
+    """The gradient of the mean endpoint error, all parameters in one vector."""
     generator = torch.Generator().manual_seed(0)
     mask = (torch.rand(batch.valid.shape, generator=generator) < DENSITY).to(batch.flow.device)
-    net.backend = backend  # type: ignore[assignment]
+    net.backend = backend
     with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
         out = net(batch.image, batch.flow, mask)
     found = torch.autograd.grad((out.float() - batch.flow).norm(dim=1).mean(), list(net.parameters()))

@@ -28,9 +28,10 @@ def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     for key in table:
         if key not in fields:
             near = difflib.get_close_matches(key, fields, 1)
-            hint = f"did you mean {path}{near[0]}?" if near else f"known keys: {', '.join(fields)}."
+            hint = f"did you mean {path}{near[0]}?" if near else f"known keys: {', '.join(fields)}"
             raise InputError(f"{path}{key}: there is no such key; {hint}")
-    required = [name for name, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
+    unset = dataclasses.MISSING
+    required = [name for name, f in fields.items() if f.default is unset and f.default_factory is unset]
     if missing := [name for name in required if name not in table]:
         raise InputError(f"{path}{missing[0]} is missing; required are {', '.join(required)}")
     values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
@@ -51,13 +52,15 @@ def check_ranges(config: Any, **ranges: tuple[float, float]) -> None:
 
     The range of a tuple holds for each of its numbers.
     """
+    types_of = get_type_hints(type(config))
     for name, (least, most) in ranges.items():
-        value = getattr(config, name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if not least <= number <= most or number == math.inf:
-                limits = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
-                kind = _WORDS[int if isinstance(number, int) else float]
-                raise InputError(f"{name} must be {kind} {limits}, got {number}")
+        value, parts = getattr(config, name), get_args(types_of[name])
+        numbers = value if isinstance(value, tuple | list) else (value,)
+        if not all(least <= number <= most and number < math.inf for number in numbers):
+            kind = _WORDS[int if int in (types_of[name], *parts) else float]
+            limits = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+            each = f"a list of {len(parts)}, each " if get_origin(types_of[name]) is tuple else ""
+            raise InputError(f"{name} must be {each}{kind} {limits}, got {value}")
 
 
 def flattened(table: Mapping[str, Any], separator: str, path: str = "") -> dict[str, Any]:

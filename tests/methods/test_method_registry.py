@@ -128,6 +128,15 @@ def test_weights_of_vectors_are_for_methods_that_take_them() -> None:
     assert [call.keys() for call in seen] == [{"progress", "weight"}, {"progress", "scale"}]
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_warm_up_runs_before_the_first_fill(monkeypatch: pytest.MonkeyPatch, by_name: bool) -> None:
+    devices: list[torch.device] = []
+    monkeypatch.setattr("flowinpaint.diffusion.kernels.load_multigrid", devices.append)
+    warm_up = "flowinpaint.diffusion.kernels:load_multigrid" if by_name else devices.append
+    Method("warm", "", lambda *_, **__: Solution(torch.zeros(1)), warm_up=warm_up).prepare(torch.device("cpu"))
+    assert devices == [torch.device("cpu")]
+
+
 @pytest.mark.parametrize(("name", "closest"), [("edd", "eed"), ("neuroexplict", "neuroexplicit"), ("AMLE", None)])
 def test_an_unknown_name_is_an_error_with_the_closest_one(name: str, closest: str | None) -> None:
     with pytest.raises(fi.InputError, match=f"^methods must be one of .*eed.*, got '{name}'") as caught:

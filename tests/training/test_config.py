@@ -7,7 +7,14 @@ import pytest
 
 from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
-from flowinpaint.training.config import TrainingConfig, apply_settings, check_same_run, read_config
+from flowinpaint.training.config import (
+    DataConfig,
+    ScheduleConfig,
+    TrainingConfig,
+    apply_settings,
+    check_same_run,
+    read_config,
+)
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -70,6 +77,8 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ),
         ("[data]\nbatch = 1.5", "data.batch must be an integer, got 1.5"),
         ("[data]\nbatch = 0", "data.batch must be an integer from 1 to 65536, got 0"),
+        ("[data]\nsize = [1, 384]", "data.size must be a list of 2, each an integer from 2 to 16384, got (1, 384)"),
+        ("[schedule]\nminutes = -1", "schedule.minutes must be a number of at least 0, got -1.0"),
         ("[data]\nsource = 'sintel'", "data.root must be the folder of the data for source 'sintel'"),
         ("[data]\nlayered = 3", "data.layered must be a table [data.layered], got 3"),
         ("[data.layered]\nbox = 'x'", "data.layered.box must be a number, got 'x'"),
@@ -160,3 +169,13 @@ def test_every_field_can_be_written_in_toml() -> None:
 def test_numbers_that_no_machine_takes_are_refused(setting: str) -> None:
     with pytest.raises(InputError, match=setting.split("=")[0].rpartition(".")[2]):
         apply_settings({}, [setting])
+
+
+def test_ranges_are_checked_in_configurations_made_in_python_too() -> None:
+    size: Any = [64, 64]  # a list where the annotation says tuple
+    assert list(DataConfig(size=size).size) == size
+    size = [1, 64]
+    with pytest.raises(InputError, match="size must be a list of 2, each an integer from 2 to 16384, got"):
+        DataConfig(size=size)
+    with pytest.raises(InputError, match="minutes must be a number of at least 0, got -1"):
+        ScheduleConfig(minutes=-1)

@@ -20,7 +20,7 @@ def command() -> None:
     output.print(table)
     for method in found:
         if reason := method.why_not():
-            say("Unavailable:", "yellow", f"{method.name} {reason}.")
+            say("Unavailable:", "yellow", f"{method.name} {reason.rstrip('.')}.")
 
 
 def _weights(method: Method) -> str:

@@ -60,7 +60,7 @@ def command(
                 outcome = train(chosen, folder, world, resume=resume, listener=listener)
             except NotFiniteError as error:
                 if world.first:
-                    say("Stopped:", "red", f"{error} The checkpoints before it are in {folder}.")
+                    say("Stopped:", "red", f"{error}. The checkpoints before it are in {folder}.")
                 raise typer.Exit(1) from error
             except RuntimeError as error:
                 if world.first:
@@ -141,6 +141,8 @@ def _print_scores(scores: Scores) -> None:
         ("R: EPE relative to laplace-beltrami", "data set", ratios),
     ):
         if columns:
-            names = sorted(dict.fromkeys(name for own in columns.values() for name in own), key="all".__eq__)
+            names = sorted(
+                dict.fromkeys(name for own in columns.values() for name in own), key=lambda name: name == "all"
+            )
             rows = [[name, *(f"{own[name]:.3f}" if name in own else "" for own in columns.values())] for name in names]
             print_table(TextTable(title, [first, *(f"{density} %" for density in columns)], rows))

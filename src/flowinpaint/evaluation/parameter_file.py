@@ -39,7 +39,7 @@ def read_parameters(path: StrPath) -> ParameterTable:
     """Read a parameter file, and check that its method has these parameters."""
     path = existing_file(path)
     size = path.stat().st_size
-    check_file(path, size > _LARGEST_FILE and f"must be a small JSON file of parameters, got {size} bytes.")
+    check_file(path, size > _LARGEST_FILE and f"must be a small JSON file of parameters, got {size} bytes")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -129,7 +129,7 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
     except BrokenProcessPool as error:
         raise ChildProcessError(
             f"jobs: one of {processes} processes died, perhaps out of memory. Finished runs are kept; try fewer "
-            "processes."
+            "processes"
         ) from error
     except BaseException:
         # Ctrl-C, or the caller wants no more: do not wait for a process in the middle of a long run.

@@ -128,6 +128,7 @@ def _grid(records: Sequence[Record], density: float, lams: list[float], alphas: 
     """The grid of a density from its records, which come by sample, then λ, then α."""
     errors = [math.nan if record.measured is None else record.measured.epe for record in records]
     by_sample = np.reshape(errors, (-1, len(lams), len(alphas)))
+    # Contiguous, so that numpy sums pairwise: `mean(0)` rounds differently and would change stored results.
     epe = np.ascontiguousarray(np.moveaxis(by_sample, 0, -1)).mean(-1)
     if np.isnan(epe).all():
         reason = next(record.error for record in records if record.error)

@@ -113,6 +113,7 @@ def _fill_by_steps(
     """
     # The steady state commutes with a constant; without the mean, residuals do not drown in a large offset.
     mean = statistics(torch.where(data.known, data.f, 0), data.binding())[0]
+    # Levels halve the sides, rounded up, while the shorter one stays at COARSEST_SIDE or above.
     count = max(1, ((min(image.shape[-2:]) - 1) // (COARSEST_SIDE - 1)).bit_length())
     levels = push(data._replace(f=data.f - mean), count)[::-1]
     images, solutions, history = image_pyramid(image, count), list[Solution](), list[float]()

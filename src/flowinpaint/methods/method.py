@@ -46,7 +46,7 @@ class Method:
     shipped: the weights are part of the package, and are compared with their checksum before use.
     extra: the extra of the package that it needs.
     trained_by: the network of `flowinpaint reproduce` that makes the weights, which are not part of the package.
-    warm_up: "module:name" of a function that is called with the device before a fill, for example to compile.
+    warm_up: a function, or its "module:name", that is called with the device before a fill, for example to compile.
     double: the fill function gets float64. Rounding to float32 keeps the residual of a steady-state solver at about
         2e-6, above its tolerance.
     devices: the device types it computes on. Tensors elsewhere are copied to the first of them, and the result back.
@@ -64,7 +64,7 @@ class Method:
     shipped: bool = False
     extra: str = ""
     trained_by: str = ""
-    warm_up: str = ""
+    warm_up: str | Callable[[torch.device], object] = ""
     double: bool = False
     devices: tuple[str, ...] = ("cpu", "cuda")
     channels: int | None = None
@@ -131,7 +131,8 @@ class Method:
 
             return network_fill(self, device)
         if self.warm_up:
-            resolve_name(self.warm_up)(device)
+            warm_up = resolve_name(self.warm_up) if isinstance(self.warm_up, str) else self.warm_up
+            warm_up(device)
         return self._run
 
     def fill(
@@ -164,9 +165,11 @@ class Method:
         solution: Solution = self._implementation(*tensors, **keywords)
         if getattr(solution, "u", None) is None or not hasattr(solution, "status"):
             raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}")
-        error, wanted, found = solution.expected_error, tuple(flow.shape), tuple(solution.u.shape)
-        if found != wanted:
-            raise InputError(f"method {self.name!r} must return a field of shape {wanted}, got {found}")
+        if solution.u.shape != flow.shape:
+            raise InputError(
+                f"method {self.name!r} must return a field of shape {tuple(flow.shape)}, got {tuple(solution.u.shape)}"
+            )
+        error = solution.expected_error
         if self.gives_error and error is None:
             raise InputError(f"method {self.name!r} must return the expected error that it declares, got None")
         error = None if error is None else error.to(flow.device)

@@ -241,7 +241,7 @@ def _rows(costs: Sequence[Cost]) -> list[dict[str, Any]]:
 
 def _groups(values: Sequence[Mapping[str, float]]) -> list[str]:
     """The keys of all values, the paper last."""
-    return sorted(dict.fromkeys(group for own in values for group in own), key=_PAPER.__eq__)
+    return sorted(dict.fromkeys(group for own in values for group in own), key=lambda group: group == _PAPER)
 
 
 def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:

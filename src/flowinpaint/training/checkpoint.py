@@ -110,21 +110,21 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     except OSError as error:
         good = next(iter(list_checkpoints(folder)), None)
         kept = f"the last good one is {good.name}" if good else "there is no earlier one"
-        raise OSError(f"{path}: the checkpoint could not be written ({error.strerror or error}); {kept}.") from error
+        raise OSError(f"{path}: the checkpoint could not be written ({error.strerror or error}); {kept}") from error
     for old in list_checkpoints(folder)[KEPT:]:
         old.unlink()
     return path
 
 
 def read_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
-    """The newest complete checkpoint, and a sentence for each newer damaged one."""
+    """The newest complete checkpoint, and the error of each newer damaged one."""
     faults: list[str] = []
     for path in list_checkpoints(folder):
         try:
             return read_checkpoint(path), faults
         except FileFormatError as error:
             faults.append(str(error))
-    raise FileFormatError(faults[0] if faults else f"{folder}: there is no checkpoint to resume from.")
+    raise FileFormatError(faults[0] if faults else f"{folder}: there is no checkpoint to resume from")
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -185,4 +185,4 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(f"{path}: could not be written ({error.strerror or error}).") from error
+        raise OSError(f"{path}: could not be written ({error.strerror or error})") from error

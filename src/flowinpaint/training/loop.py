@@ -86,7 +86,7 @@ def train(
         if resume:
             saved, faults = read_newest(folder.checkpoints)
             for fault in faults:
-                listener.note(f"{fault} Resuming from an older checkpoint.")
+                listener.note(f"{fault}. Resuming from an older checkpoint.")
             check_same_run(saved.config, config)
         for key in config.data.unused:
             listener.note(f"data.{key} is not used: data.source is {config.data.source!r}.")
@@ -162,7 +162,7 @@ def _run(
                 recorder.write_line(at, statistics, rate)
             if statistics.skipped_in_row >= config.run.nan_limit:
                 cause = diagnose(training, statistics.last_bad_sample)
-                raise NotFiniteError(f"The last {statistics.skipped_in_row} steps were not finite. {cause}.")
+                raise NotFiniteError(f"The last {statistics.skipped_in_row} steps were not finite. {cause}")
             mark = (at.step, seconds())
         if recorder and _due(at, config.validation.every):
             paused = time.perf_counter()

@@ -114,7 +114,8 @@ class Validator:
             label = f"{100 * density:g}"
             sums: dict[str, list[float]] = {}
             for sample in self._samples:
-                frame, pair = sample.load(density), sums.setdefault(sample.dataset, [0.0, 0.0])
+                frame = sample.load(density)
+                pair = sums.setdefault(sample.dataset, [0.0, 0.0])
                 pair[0] += epe(self.fill(model, frame), frame.truth, frame.valid)
                 pair[1] += self._reference(REFERENCE, frame)
             own = {name: a / b for name, (a, b) in sums.items() if b > 0}

@@ -1,4 +1,4 @@
-"""The Triton kernels that write the network's input against `hints` in plain PyTorch.
+"""The Triton kernels that write the network's input, against `dtm.normalised` in plain PyTorch.
 
 Without a CUDA device Triton's interpreter runs them on the CPU (conftest.py sets it).
 """

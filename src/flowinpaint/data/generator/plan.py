@@ -91,6 +91,7 @@ def draw_plan(samples: Tensor, seed: int, config: LayeredConfig, size: tuple[int
     clouds = draws.key()
     defocus = draws.uniform((), *config.defocus_blur).clamp(min=_SHARPEST)
     unsharp = draws.chance((config.most_objects + 1,), config.unsharp) & draws.chance((1,), config.defocus)
+    # The order of the draws below is part of the scene: another one changes every generated picture.
     return ScenePlan(
         shapes,
         cutouts,
