@@ -65,7 +65,7 @@ different masks.
 there; AMLE and LB have the parameters that their authors chose for Sintel. Here networks are trained on [generated \
 scenes](training-data.md), and other methods have their default parameters unless the commands above say otherwise.
 - **Steps.** The paper's diffusion has 5, 15, 30, 45 steps from coarse to fine, and so did `neuroexplicit-paper` in \
-training; here it has {", ".join(map(str, PAPER_STEPS))}. [The effect](training.md#the-papers-network).
+training; here it has {", ".join(map(str, PAPER_STEPS))}. [The effect](training-experiments.md#the-papers-network).
 - **Fl.** The paper's text counts errors above 3 px *or* 5 %; KITTI's rule, the paper's code and this page count \
 those above both."""
 
