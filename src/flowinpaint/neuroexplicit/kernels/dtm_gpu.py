@@ -68,7 +68,7 @@ class PackedDtm:
             return self.maps(x)
 
     def maps(self, x: Tensor, kept: dict[str, Tensor] | None = None) -> list[Tensor]:
-        """The four maps z; kept: receives the activations for the gradient, c0, c1, …, bottom, join_k, y_k per level."""
+        """The four maps z; kept: gets the activations for the gradient: c0, c1, …, bottom, join_k and y_k per level."""
         B, H, W, _ = x.shape
 
         def keep(name: str, activation: Tensor) -> Tensor:
