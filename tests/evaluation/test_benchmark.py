@@ -265,7 +265,7 @@ def test_weights_in_a_file_count_by_their_content(root: Path, tmp_path: Path) ->
         ({"jobs": 0}, "jobs must be at least 1, got 0"),
         ({"device": "abacus"}, "device.*'abacus'"),
         ({"parameters": lambda method, density: {"lam": 1}}, "lam.*'nearest'"),
-        ({"pictures": True}, "pictures needs a folder"),
+        ({"pictures": True}, "out must be a folder if pictures is True"),
     ],
 )
 def test_bad_arguments_are_named_before_anything_is_written(
