@@ -134,4 +134,4 @@ def _check(
     if steps < 1:
         raise InputError(f"steps must be at least 1, got {steps}")
     if segment is not None and segment < 1:
-        raise InputError(f"segment must be at least 1 (steps) or None, got {segment}")
+        raise InputError(f"segment must be None or at least 1, got {segment}")
