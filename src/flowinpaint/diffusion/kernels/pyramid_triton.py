@@ -33,7 +33,7 @@ def upsampled(u, pitch, h, w, y, x, inside):
 
 @triton.jit
 def _known_block(known, y, x, H, W):
-    """Which of the four pixels of a block from (y, x) are known, row by row."""
+    """Masks of the known pixels among the four of the block at (y, x), row by row."""
     p, below, right = y * W + x, y + 1 < H, x + 1 < W
     inside = (y < H) & (x < W)
     return (
