@@ -1,4 +1,4 @@
-"""Finished evaluations: read from their folders, and merged."""
+"""Finished evaluations: reading from folders, and merging."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """What is computed: a method "counted", like nearest, that notes each of its calls."""
+    """The calls of a method "counted", which works like nearest and records each call."""
     made: Calls = []
 
     def counted(image: torch.Tensor, f: torch.Tensor, c: torch.Tensor, *, gain: float = 1.0, **_: Any) -> Solution:
