@@ -47,7 +47,7 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     """The interpolation weights of `reference.interpolation`."""
     p = torch.zeros_like(w)
     H = d.shape[-2] - 2
-    # Two passes: a pixel amid four coarse ones reads the weights of the pixels between two.
+    # Two passes: a pixel between four coarse ones reads the weights of the pixels between two.
     _share(multigrid_numba.between_two, H, d.numel(), d, w, p)
     _share(multigrid_numba.amid_four, H // 2, d.numel(), d, w, p)
     return p

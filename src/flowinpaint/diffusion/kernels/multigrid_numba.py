@@ -1,4 +1,4 @@
-"""The loops behind `multigrid_cpu`, compiled by numba.
+"""Loops of `multigrid_cpu`, compiled by numba.
 
 Every array is (B, C, H+2, W+2); a call processes the lines, rows or images from `start` to `stop`.
 """

@@ -132,7 +132,7 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     ur[..., even, odd] = _share(right, across)[..., even, odd]
     ul[..., odd, even] = _share(up, along)[..., odd, even]
     ll[..., odd, even] = _share(down, along)[..., odd, even]
-    # A pixel amid four coarse ones interpolates them directly and through the four pixels between them.
+    # A pixel between four coarse ones interpolates them directly and through the four pixels between them.
     p0, p1, p2 = (p[:, k : k + 1] for k in range(3))
     corners = [
         nw + west * neighbour(p0, 0, -1) + north * neighbour(p0, -1, 0),
