@@ -1,8 +1,8 @@
-"""What a differentiable FSI cycle keeps for its gradient, and how long it takes: as PyTorch's graph and by its adjoint.
+"""Memory and time of a differentiable FSI cycle: with PyTorch's graph, and with its own adjoint.
 
     OMP_NUM_THREADS=1 python benchmarks/fsi_cycle.py [--device cuda]
 
-Two fields of 2×192×192, 45 steps; the least of four runs, all in this process.
+Two fields of 2×192×192, 45 steps; the minimum of four runs, all in this process.
 """
 
 from __future__ import annotations

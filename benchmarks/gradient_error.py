@@ -1,9 +1,9 @@
-"""How far the gradient that a training step takes is from that of plain float32, on CUDA, in norm.
+"""Relative error (in norm) of a training step's gradient on CUDA, compared with plain float32.
 
     python benchmarks/gradient_error.py configs/fast.toml [model.safetensors] [--set data.bank=BANK]
 
-On generated scenes, a batch a line: of the network as it begins, or of trained weights. Beside the step's own kernels:
-plain PyTorch where cuDNN may round factors to TF32, which is its default, and plain PyTorch under autocast to bfloat16.
+One line per batch of generated scenes, for a new network or trained weights. For comparison: plain PyTorch with TF32 in
+cuDNN, which is its default, and plain PyTorch under autocast to bfloat16.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def gradient(net: Neuroexplicit, batch: Batch, backend: BackendChoice, autocast: bool = False) -> Tensor:
-    """The gradient of the mean endpoint error, all parameters in one vector."""
+    """The gradient of the mean endpoint error for all parameters, as one vector."""
     generator = torch.Generator().manual_seed(0)
     mask = (torch.rand(batch.valid.shape, generator=generator) < DENSITY).to(batch.flow.device)
     net.backend = backend

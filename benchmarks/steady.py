@@ -1,8 +1,8 @@
-"""How fast the steady state is found: against explicit steps, against a sparse factorisation, and as images grow.
+"""Time of the steady-state solver: against explicit steps, against a sparse factorisation, and by image size.
 
     python benchmarks/steady.py FRAME [--device cuda] [--density 0.01] [--skip-slow]
 
-FRAME is a folder with image.png and flow.flo, for example a Sintel frame. Everything compared is timed in this run.
+FRAME is a folder with image.png and flow.flo, for example a Sintel frame. All timings are from this run.
 """
 
 from __future__ import annotations

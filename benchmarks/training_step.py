@@ -1,10 +1,9 @@
-"""How long a training step takes on CUDA, data included, and how much memory: medians over replays of its graph.
+"""Time and memory of a training step on CUDA, including data: medians over replays of its graph.
 
     python benchmarks/training_step.py configs/paper.toml [--set data.source=layered] [--steps 50] [--profile]
 
-Beside the whole step: the same on a batch that is there already, so that the difference is what data cost on top; and
-the making of the data alone. Without a bank the scenes are painted with procedural pictures; a bank costs its own size
-in memory.
+Also times the step on an existing batch, so that the difference is the extra time for data, and the generation of the
+data alone. Without a bank the scenes are painted with procedural pictures; a bank adds its own size to the memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draw the picture of the page on masks from the package's own scene: python docs/mask_pictures.py."""
+"""Draw the picture of the page on masks with the package's demo scene: python docs/mask_pictures.py."""
 
 from pathlib import Path
 

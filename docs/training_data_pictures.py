@@ -2,7 +2,7 @@
 
     python docs/training_data_pictures.py [--frames ROOT] [--bank BANK.safetensors]
 
-ROOT is a folder of frames with ground truth as `flowinpaint evaluate` takes it. The figures go to stdout as a table.
+ROOT is a folder of frames with ground truth as for `flowinpaint evaluate`. The figures go to stdout as a table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BINS = np.geomspace(0.1, 300, 49)
 
 
 class Numbers(NamedTuple):
-    """What is known of a set of frames: magnitudes (N,) in px, and its edges."""
+    """Statistics of a set of frames: magnitudes (N,) in px, and its edges."""
 
     magnitudes: npt.NDArray[Any]
     edges: EdgeCounts

@@ -1,8 +1,8 @@
-"""Write the results page and its pictures from finished evaluations, and renew the README's table.
+"""Write the results page and its pictures from finished evaluations, and update the README's table.
 
     python docs/write_results.py evaluation [MORE...] --page docs/results.md --readme README.md
 
-If two evaluations contain the same run, the first one counts. The samples of the picture are filled anew.
+If two evaluations contain the same run, the first one counts. The samples of the picture are filled again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     .venv/bin/python examples/fill_holes.py [OUT.png]
 
-The scene is made up, so the truth is known; replace the first block of main() by your own image and flow.
+The scene is generated, so the truth is known; replace the first block of main() by your own image and flow.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Evaluations of made-up figures, for the tests of what reads finished ones."""
+"""Finished evaluations with invented numbers, for tests of their readers."""
 
 from collections.abc import Sequence
 from dataclasses import replace

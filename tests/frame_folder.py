@@ -1,4 +1,4 @@
-"""A small folder of frames with ground truth, for the tests of what reads such folders."""
+"""A small folder of frames with ground truth, for tests of code that reads such folders."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What several tests share: reference data, random diffusion processes, and the operator as a matrix."""
+"""Shared test helpers: reference data, random diffusion processes, and the operator as a matrix."""
 
 import os
 from pathlib import Path
@@ -60,7 +60,7 @@ FLOW_AWARE: dict[str, Any] = {
     "merge": True,
     "confidence": True,
 }
-"""What makes a configuration the flagship's, but for its widths."""
+"""Settings of the flagship's configuration, except its widths."""
 
 Part = TypeVar("Part", Neuroexplicit, DiffusionTensorModule)
 

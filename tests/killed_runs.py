@@ -1,6 +1,6 @@
-"""Kill a training run again and again, fill its disk, and signal its process group; print the findings as JSON.
+"""Kill a training run repeatedly, fill its disk, and signal its process group; print the findings as JSON.
 
-Run by tests/training/test_survival.py. One process imports PyTorch and forks all others, so that a run starts at once.
+Run by tests/training/test_survival.py. One process imports PyTorch and forks all others, so that runs start quickly.
 """
 
 from __future__ import annotations

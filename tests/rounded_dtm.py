@@ -1,4 +1,4 @@
-"""The network's gradient in float64, rounded where half precision must round it: how exact a kernel can be."""
+"""The network's gradient in float64, rounded where half precision rounds it: a bound on a kernel's accuracy."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A tiny bank for tests of the generator: stripes, a photo in two halves, and a disc cut out."""
+"""A tiny bank for tests of the generator: stripes, a photo in two halves, and a disc as cut-out."""
 
 from pathlib import Path
 

@@ -92,7 +92,7 @@ def test_integers_and_chances_are_even() -> None:
 
 @given(st.integers(0, 2**40), st.integers(0, 200), st.sampled_from([64, 65, 300]))
 def test_short_streams_are_the_beginning_of_long_ones(sample: int, skipped: int, count: int) -> None:
-    """How many numbers are asked for, and whether streams are made in blocks, changes none of them."""
+    """Numbers do not depend on how many are requested, or on whether streams are computed in blocks."""
 
     def after_skipping(shape: tuple[int, ...]) -> torch.Tensor:
         draws = Draws(torch.tensor([sample]))

@@ -1,4 +1,4 @@
-"""The documentation holds: its links lead somewhere, its Python runs, and its tables of parameters are true."""
+"""The documentation: its links resolve, its Python code runs, and its tables of parameters are correct."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The same answers on a CUDA device as on the CPU."""
+"""Equal results on a CUDA device and on the CPU."""
 
 from typing import Any
 

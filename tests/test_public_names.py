@@ -1,4 +1,4 @@
-"""The public names of the package, which are imported when they are first used."""
+"""Public names of the package, which are imported when first used."""
 
 import ast
 import subprocess

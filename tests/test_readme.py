@@ -1,4 +1,4 @@
-"""The README's Python runs as printed, and the pages it links are there."""
+"""The README: its Python code runs as printed, and its links point to existing pages."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Limits on the structure that reviews would otherwise have to check."""
+"""Limits on the code's structure that reviews would otherwise have to check."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Train in one process and in two that share the work. Run by tests/training/test_distributed.py; prints JSON."""
+"""Train in one process and in two; print the results as JSON. Run by tests/training/test_distributed.py."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def runs_of(rank: int, folder: Path) -> dict[str, Any]:
 
 
 def together(folder: Path) -> dict[str, list[Any]]:
-    """What two processes find, in the environment that torchrun would give them: lists by rank."""
+    """Results of two processes in an environment as set by torchrun: lists by rank."""
     children = []
     for rank in range(2):
         read, write = os.pipe()

@@ -1,4 +1,4 @@
-"""Draw the pictures of these pages from the package's own scene: python docs/methods/pictures.py.
+"""Draw the pictures of these pages with the package's demo scene: python docs/methods/pictures.py.
 
 Needs the extras `fast` and `peers`: pip install '.[fast,peers]'.
 """
@@ -45,7 +45,7 @@ CASES = (
 
 
 class Drawing:
-    """What there is to show of one case, panel by panel."""
+    """The panels to show for one case."""
 
     def __init__(self, case: Case) -> None:
         self.case = case

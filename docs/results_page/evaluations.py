@@ -1,4 +1,4 @@
-"""Finished evaluations: read from their folders, and merged."""
+"""Finished evaluations: reading from folders, and merging."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def merge(evaluations: Sequence[Evaluation]) -> Results:
     for number, evaluation in enumerate(evaluations):
         if evaluation.reference != first.reference:
             raise InputError(
-                f"{evaluation.folder}: the reference method must be {first.reference}, as in {first.folder}; got "
-                f"{evaluation.reference}."
+                f"{evaluation.folder}: the reference method must be {first.reference}, as in {first.folder}, got "
+                f"{evaluation.reference}"
             )
         for record in evaluation.records:
             key = record.key

@@ -12,13 +12,13 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# PyTorch's CPU threads spin while they wait for each other. Beside a second busy program this slows small steps down up
-# to a hundredfold; threads that sleep at once are up to three times slower on an idle machine. With these settings they
-# spin briefly, then sleep. PyTorch reads the variables when it is first imported. Values set by the user are kept.
+# PyTorch's CPU threads spin while they wait for each other. If another program is busy, this slows small steps down up
+# to a hundredfold; threads that sleep immediately are up to three times slower on an idle machine. These settings let
+# them spin briefly, then sleep. PyTorch reads the variables when it is first imported. Values set by the user are kept.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-# Not lazy, because the name is also that of a subpackage, which an import of it would put here.
+# Not lazy: importing the subpackage of the same name would bind the subpackage to this name.
 from flowinpaint.methods.registry import methods
 from flowinpaint.version import __version__
 

@@ -55,15 +55,15 @@ def inpaint(
     found.check_parameters(parameters)
     found.check_channels(flow.shape[2])
     fill = partial(found.prepare(chosen), progress=progress, **parameters)
-    with np.errstate(over="ignore"):  # unknown vectors may be anything
+    with np.errstate(over="ignore"):  # unknown vectors may have any value
         flow = flow.astype(np.float32, copy=False)
     return fill_together(fill, [(guide, flow, known)], str(method), chosen)[0]
 
 
 def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torch.device) -> list[Result]:
-    """The results of a fill function on checked fields of one size, from one call; each has its share of the seconds.
+    """The results of one call of a fill function on checked fields of the same size; the seconds are divided equally.
 
-    Only a network's fill function takes more than one field.
+    Only the fill function of a network accepts more than one field.
     """
     start = time.perf_counter()
     inputs = [_to_tensors(field, device) for field in fields]
@@ -101,7 +101,7 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
 def _to_tensors(field: Field, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """The arguments of a fill function: image (1, 3, H, W) in [0, 1], flow, 0 where unknown, and mask."""
     picture, flow, known = field
-    # On the device: numpy takes longer for these few operations than a GPU for everything else.
+    # Computed on the device: numpy takes longer for these few operations than a GPU for everything else.
     image, given, c = (to_batch(x, device) for x in (picture, flow, known[..., None]))
     image = (image / checks.full_scale(picture)).expand(-1, 3, -1, -1).contiguous()
     return image, torch.where(c > 0, given, 0), c
@@ -111,8 +111,8 @@ def load_model(name_or_path: str | Path, device: str | torch.device = "auto") ->
     """The network of a method, or in a .safetensors file, as a module in evaluation mode.
 
     It maps image (B, 3, H, W) in [0, 1], flow (B, C, H, W) and mask (B, 1, H, W) to the dense field (B, C, H, W), at
-    any size. It is differentiable, except "pd", which samples. `weight` and `start` of the neuroexplicit models are how
-    strongly each given vector binds and an initial field: see `Neuroexplicit.fill`.
+    any size. It is differentiable, except "pd", which samples. Neuroexplicit models also accept `weight`, the weights
+    of the given vectors, and `start`, an initial field: see `Neuroexplicit.fill`.
     """
     chosen = checks.check_device(device)
     method = get_method(name_or_path, "name_or_path")

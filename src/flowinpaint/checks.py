@@ -20,7 +20,7 @@ Counts = tuple[int, int]
 """A pair (low, high)."""
 
 _FEW_BITS = 12
-"""Cameras store 10 or 12 bits in 16; an image that uses no more bits is probably not as dark as it looks."""
+"""Cameras store 10 or 12 bits in 16; an image that uses at most 12 bits is probably not meant to be nearly black."""
 
 
 def check_flow(flow: object) -> npt.NDArray[np.floating[Any]]:
@@ -108,7 +108,7 @@ def check_picture(image: object, size: tuple[int, ...]) -> npt.NDArray[Any]:
 
 
 def full_scale(picture: npt.NDArray[Any]) -> int:
-    """The value that means 1 in an array of this type."""
+    """The value that represents 1 in an array of this type."""
     return 1 if picture.dtype == np.float32 else int(np.iinfo(picture.dtype).max)
 
 

@@ -14,9 +14,9 @@ from flowinpaint.errors import InputError
 T = TypeVar("T")
 
 KIND = "kind"
-"""The key of a table that names its dataclass, where the annotation is `Annotated[..., find]`.
+"""The key of a table that selects its dataclass, for fields annotated as `Annotated[..., find]`.
 
-find(kind, name=...) returns the class or raises an InputError that starts with the name; find(name=...) the default.
+find(kind, name=...) is the class, or raises an InputError that starts with the name; find(name=...) is the default.
 """
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text in quotes"}
 

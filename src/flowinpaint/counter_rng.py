@@ -1,8 +1,8 @@
-"""Counter-based random numbers: a pure function of a sample's number, on any device, in any batch and on any rank.
+"""Counter-based random numbers: a pure function of the sample number, on any device, in any batch and on any rank.
 
-There is no state to save, so a run resumes exactly where it stopped, several processes share the work of one, and a
-CUDA graph draws new numbers at each replay. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)
-applied to a counter.
+There is no state to save, so a run resumes exactly where it stopped, several processes can share one run, and a CUDA
+graph draws new numbers at each replay. The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) applied to
+a counter.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _UNIT = 2.0**-24
 
 _NUMBERS = 64
 _STREAMS = 64
-"""Streams of up to _NUMBERS numbers are made _STREAMS at a time, because a scene needs hundreds of short ones."""
+"""Streams of up to _NUMBERS numbers are computed _STREAMS at a time, because a scene needs hundreds of short ones."""
 
 
 def check_seed(seed: SupportsIndex) -> int:
-    """The seed as int; InputError unless it is an integer, of any library, from 0 to 2⁶³ - 1."""
+    """The seed as int; InputError unless it is an integer (of any library) from 0 to 2⁶³ - 1."""
     value = operator.index(seed) if hasattr(seed, "__index__") and not isinstance(seed, bool) else -1
     if not 0 <= value < 2**63:
         raise InputError(f"seed must be an integer from 0 to 2⁶³ - 1, got {seed!r}")
@@ -117,7 +117,7 @@ def _word(bits: Tensor) -> Tensor:
 
 
 def _wrap(n: int) -> int:
-    """The signed 64-bit number with the same last 64 bits."""
+    """The signed 64-bit integer with the same last 64 bits."""
     return (n + 2**63) % 2**64 - 2**63
 
 

@@ -22,5 +22,5 @@ def check_file(path: Path, fault: str | bool | None) -> None:
 
 
 def sentence_of(error: Exception) -> str:
-    """The message of an error, behind its type unless it is meant for users."""
+    """The message of an error, preceded by its type unless it is a user error."""
     return str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"

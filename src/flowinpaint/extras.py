@@ -10,7 +10,7 @@ EXTRAS = {
     "peers": ("opencv-contrib", "cv2:ximgproc.createRICInterpolator"),
     "pd": ("diffusers", "diffusers"),
 }
-"""By extra: the package it installs, and what can then be imported, as "module" or "module:attribute"."""
+"""For each extra: the package it installs, and the name it makes importable, as "module" or "module:attribute"."""
 
 
 def needs(extra: str) -> str:
@@ -19,9 +19,9 @@ def needs(extra: str) -> str:
 
 
 def is_installed(extra: str) -> bool:
-    """Whether what an extra stands for can be imported."""
+    """Whether the package of an extra can be imported."""
     target = EXTRAS[extra][1]
-    if ":" not in target:  # not imported, which takes long
+    if ":" not in target:  # without importing it, which is slow
         return find_spec(target) is not None
     try:
         return callable(resolve_name(target))

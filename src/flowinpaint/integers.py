@@ -1,4 +1,4 @@
-"""Integer arithmetic for kernel launches; Triton's own functions take microseconds."""
+"""Integer arithmetic for kernel launches; Triton's own functions take microseconds each."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def device_name(device: str | torch.device) -> str:
 
 
 def processor_model() -> str:
-    """The CPU's model where Linux tells it, else its architecture."""
+    """The CPU's model on Linux, else its architecture."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -63,7 +63,7 @@ def errors_over(flow: npt.ArrayLike, truth: npt.ArrayLike, pixels: float, valid:
 
 
 def geometric_mean(values: Sequence[float | None]) -> float | None:
-    """Exp of the mean log; 0 if one of the values is, None if one is missing."""
+    """Exp of the mean log; 0 if one of the values is 0, None if one is missing."""
     present = [value for value in values if value is not None]
     if not present or len(present) < len(values):
         return None

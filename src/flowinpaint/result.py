@@ -1,9 +1,9 @@
 """`Progress`, `Solution` and `Result`: what solvers and `inpaint` report and return.
 
 A network returns a `Filled` (networks/output.py): field and logarithm of the expected error, differentiable and in the
-network's own units. `methods.neural` makes it a `Solution`, which is what every method returns: tensors, the error in
-the field's unit, and how the computation ended. `inpaint` makes that a `Result`: numpy arrays, the known vectors
-restored bit by bit.
+network's own units. `methods.neural` converts it to a `Solution`, the return type of every method: tensors, the error
+in the field's unit, and how the computation ended. `inpaint` converts that to a `Result`: numpy arrays, with the known
+vectors restored bit by bit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Status = Literal["converged", "max_iterations", "stagnated", "complete"]
-"""converged: an iteration reached its tolerance; max_iterations: it ran out of steps before; stagnated: further steps
-gained nothing before; complete: there was nothing to converge."""
+"""converged: an iteration reached its tolerance; max_iterations: it reached the maximum number of steps first;
+stagnated: further steps gained nothing; complete: the method does not iterate to a tolerance."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Progress:
     """State of a long computation: its level, counted from the coarsest, 1 to `levels`, and its iterations so far.
 
     residual: a solver's relative residual; None for a computation that does not converge.
-    share: the part of the computation that is done, from 0 to 1; None if unknown.
+    share: the finished fraction of the computation, from 0 to 1; None if unknown.
     """
 
     level: int

@@ -15,7 +15,7 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table whose cells are text, the first column words and the others numbers."""
+    """A table of text cells: words in the first column, numbers in the others."""
 
     title: str
     headings: list[str]
@@ -23,7 +23,7 @@ class TextTable:
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
-    """A Markdown table; columns in `words` are flush left, all others flush right."""
+    """A Markdown table; columns in `words` are left-aligned, all others right-aligned."""
     rule = "|" + "|".join("---" if i in words else "--:" for i in range(len(headings))) + "|"
     lines = ["| " + " | ".join(cells) + " |" for cells in (headings, *rows)]
     return "\n".join([lines[0], rule, *lines[1:]])
@@ -40,7 +40,7 @@ def three_figures(value: float) -> str:
 
 
 def wrapped(text: str) -> str:
-    """A paragraph or list in lines of 120 characters; tables, headings and pictures stay as they are."""
+    """A paragraph or list, wrapped at 120 characters; tables, headings and pictures are unchanged."""
     if text.startswith(("|", "!", "#")):
         return text
     lines = []
@@ -51,6 +51,6 @@ def wrapped(text: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file, whole or not at all, with the line ends of the text."""
+    """Write a UTF-8 file atomically, with the line ends of the text."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")

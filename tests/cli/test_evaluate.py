@@ -59,7 +59,7 @@ def test_tables_and_files_and_the_reference_is_run_too(place: Path) -> None:
     assert stderr.count("\n") == 4  # a line per data set and method
     code, _, stderr = run(*BASIC)
     assert code == 0
-    assert "Note: 8 of 8 runs were there already." in stderr
+    assert "Note: 8 of 8 runs were already finished." in stderr
 
 
 def test_patterns_have_tables_of_their_own_and_densities_are_asked_for(place: Path) -> None:
@@ -73,7 +73,7 @@ def test_patterns_have_tables_of_their_own_and_densities_are_asked_for(place: Pa
     assert (settings["densities"], settings["patterns"]) == ([], ["holes", "single"])
     code, stdout, stderr = run(*BASIC, "--patterns", "holes", "-o", "patterns")
     assert code == 0
-    assert "Note: 8 of 16 runs were there already." in stderr
+    assert "Note: 8 of 16 runs were already finished." in stderr
     assert "10 % given, 2 data sets, masks from files" in stdout
     (place / "p.json").write_text('{"method": "harmonic", "by_density": {"0.1": {"tolerance": 1e-2}, "1e-6": {}}}')
     assert run(*BASIC[:4], "--patterns", "single,holes", "--params", "p.json", "-o", "tuned")[0] == 0
@@ -123,7 +123,7 @@ def test_failures_are_counted_and_shown_and_the_exit_code_tells(place: Path, mon
     monkeypatch.setitem(METHODS, "fragile", Method("fragile", "", nearest))
     code, _, stderr = run(*arguments)
     assert code == 0
-    assert "6 of 8 runs were there already" in stderr
+    assert "6 of 8 runs were already finished" in stderr
 
 
 def test_notes_are_counted_not_repeated(place: Path) -> None:
@@ -167,9 +167,9 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--patterns", "holes,rain"], "'rain'"),
         (["--datasets", "C"], "'C'"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
-        (["--set", "lam=3"], "--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got 'lam=3'"),
+        (["--set", "lam=3"], "--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4, got 'lam=3'"),
         (["--set", "harmonic.tolerance=x"], "'x'"),
-        (["--set", "eed.lam=3"], "--set must name one of the methods nearest, harmonic; got 'eed.lam=3'"),
+        (["--set", "eed.lam=3"], "--set must name one of the methods nearest, harmonic, got 'eed.lam=3'"),
         (["--set", "harmonic.lam=3"], "'harmonic'"),
         (["--params", "eed.json"], "eed.json: has parameters of eed, which is not one of --methods"),
         (["--params", "no.json"], "no.json: there is no such file"),

@@ -209,7 +209,7 @@ ERRORS = {
         "o.png: is also an input",
     ),
     "inverted without a mask": (["image.png", "flow.flo", "-o", "o.flo", "--invert-mask"], "--invert-mask"),
-    "nothing known": (["image.png", "none.npy", "-o", "o.npy"], "none.npy: no pixel is known"),
+    "nothing known": (["image.png", "none.npy", "-o", "o.npy"], "none.npy: at least one pixel must be known, got none"),
     "too large for the output": (["image.png", "large.npy", "-o", "o.png"], "o.png: a KITTI PNG cannot hold"),
     "no such device": (["image.png", "flow.flo", "-o", "o.flo", "--device", "meta"], "device must be "),
     "no such GPU": (["image.png", "flow.flo", "-o", "o.flo", "--device", "cuda:77"], "device must be "),

@@ -1,4 +1,4 @@
-"""The table of verbs, and what each of them imports."""
+"""The table of verbs, and the imports of each verb."""
 
 import json
 import os

@@ -240,7 +240,7 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_table(place: Path, monkeypatch
         (["figure-cost", "--times", "no"], r"--times must be the times.json .*; no does not exist"),
         (["table1", "--set", "model.widht=3"], r"model\.widht"),
         (["networks", "--no-train"], r"--no-train must not be combined with the part 'networks' alone"),
-        (["table2", "--no-train"], r"PART: nothing of it can be measured here; full: it is not trained"),
+        (["table2", "--no-train"], r"PART: nothing can be measured here; full: it is not trained"),
     ],
 )
 def test_bad_arguments_are_sentences_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

@@ -49,7 +49,7 @@ def test_it_resumes_and_the_file_serves_fill_and_evaluate(place: Path) -> None:
     assert run(*SMALL, "-o", "eed.json", "--samples", "2")[0] == 0
     code, _, stderr = run(*SMALL, "-o", "eed.json", "--samples", "2")
     assert code == 0
-    assert "Note: 24 of 24 runs were there already." in stderr
+    assert "Note: 24 of 24 runs were already finished." in stderr
     assert "all are used" not in stderr
     arguments = ["evaluate", "--root", "frames/A", "--methods", "eed", "--reference", "nearest", "--densities", "30"]
     result = CliRunner().invoke(app, [*arguments, "--params", "eed.json"])

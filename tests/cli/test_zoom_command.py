@@ -75,14 +75,14 @@ def test_samples_of_a_root_are_named_or_the_first_of_each_data_set(place: Path) 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--samples", "A/one"], "--samples needs --root, the folder of the frames; got 'A/one' alone"),
+        (["--samples", "A/one"], "--samples needs --root, the folder of the frames, got 'A/one' alone"),
         (
             ["--root", "frames", "--samples", "A/two,A/three"],
-            "A/two, B/one, B/three in frames; got 'A/three'",
+            "A/two, B/one, B/three in frames, got 'A/three'",
         ),
         (["--root", "nowhere"], "root: nowhere does not exist"),
         (["--methods", "magic"], "'magic'"),
-        (["--given", "0"], "--given must be one percentage or one of lidar, holes, grid, single; got '0'"),
+        (["--given", "0"], "--given must be one percentage or one of lidar, holes, grid, single, got '0'"),
         (["--given", "1,5"], "got '1,5'"),
         (["--given", "rain"], "got 'rain'"),
         (["-o", "zoom.txt"], "zoom.txt: an image file ends in"),

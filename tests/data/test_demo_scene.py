@@ -13,7 +13,7 @@ def scene() -> Scene:
 
 
 def steps(flow: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """How far the flow changes to the pixel on the right or below, whichever is more (H-1, W-1)."""
+    """The larger of the flow's changes to the pixel on the right and below (H-1, W-1)."""
     right = np.linalg.norm(flow[:-1, 1:] - flow[:-1, :-1], axis=2)
     below = np.linalg.norm(flow[1:, :-1] - flow[:-1, :-1], axis=2)
     return np.asarray(np.maximum(right, below), np.float32)

@@ -1,4 +1,4 @@
-"""The soft data term: its limits, its pooling, and what is refused."""
+"""The soft data term: its limits, its pooling, and rejected inputs."""
 
 import pytest
 import torch

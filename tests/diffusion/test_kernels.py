@@ -1,6 +1,6 @@
 """The kernels for the CPU and for the GPU against those in plain PyTorch.
 
-Without a CUDA device Triton's interpreter runs the GPU's on the CPU (conftest.py sets it).
+Without a CUDA device Triton's interpreter runs the GPU kernels on the CPU (conftest.py sets it).
 """
 
 import os

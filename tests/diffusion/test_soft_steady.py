@@ -1,4 +1,4 @@
-"""The steady-state solver with a soft data term: a sparse direct solve, its limits, and gradients."""
+"""The steady-state solver with a soft data term: against a sparse direct solve, its limits, and gradients."""
 
 import numpy as np
 import pytest

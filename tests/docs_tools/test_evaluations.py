@@ -83,7 +83,7 @@ def test_patterns_of_other_seeds_are_not_mixed() -> None:
 
 
 def test_one_reference_is_taken() -> None:
-    with pytest.raises(InputError, match="two: the reference method must be laplace-beltrami, as in one; got eed"):
+    with pytest.raises(InputError, match="two: the reference method must be laplace-beltrami, as in one, got eed"):
         merge([evaluation(PAIR), evaluation(PAIR, "two", reference="eed")])
     with pytest.raises(InputError, match="evaluations must have at least one element"):
         merge([])

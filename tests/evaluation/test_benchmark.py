@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """What is computed: a method "counted", like nearest, that notes each of its calls."""
+    """The calls of a method "counted", which works like nearest and records each call."""
     made: Calls = []
 
     def counted(image: torch.Tensor, f: torch.Tensor, c: torch.Tensor, *, gain: float = 1.0, **_: Any) -> Solution:
@@ -265,7 +265,7 @@ def test_weights_in_a_file_count_by_their_content(root: Path, tmp_path: Path) ->
         ({"jobs": 0}, "jobs must be at least 1, got 0"),
         ({"device": "abacus"}, "device.*'abacus'"),
         ({"parameters": lambda method, density: {"lam": 1}}, "lam.*'nearest'"),
-        ({"pictures": True}, "pictures needs a folder"),
+        ({"pictures": True}, "out must be a folder if pictures is True"),
     ],
 )
 def test_bad_arguments_are_named_before_anything_is_written(

@@ -1,4 +1,4 @@
-"""Sparsification by what must hold for every error and every order."""
+"""Sparsification: properties that hold for every error and every order."""
 
 from typing import Any
 

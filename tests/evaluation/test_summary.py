@@ -108,7 +108,7 @@ def test_the_last_record_of_a_run_counts() -> None:
 
 
 def test_a_reference_that_was_not_measured_is_named() -> None:
-    with pytest.raises(InputError, match="reference must be one of the measured methods ref; got 'other'"):
+    with pytest.raises(InputError, match="reference must be one of the measured methods ref, got 'other'"):
         summarise([record("ref", "A", "1", 5.0)], "other")
     with pytest.raises(InputError, match="none"):
         summarise([], "ref")

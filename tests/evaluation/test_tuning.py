@@ -106,7 +106,7 @@ def test_a_sample_that_fails_everywhere_is_named(root: Path) -> None:
         ({"samples": 0}, "samples must be at least 1, got 0"),
         ({"lambdas": 0}, "lambdas must be at least 1, got 0"),
         ({"alphas": -1}, "alphas must be at least 1, got -1"),
-        ({"crop": -1}, "crop must be a side in pixels, or 0 for no crop; got -1"),
+        ({"crop": -1}, "crop must be a side in pixels, or 0 for no crop, got -1"),
         ({"tolerance": 0}, "tolerance must be a relative residual between 0 and 1, got 0"),
         ({"tolerance": float("nan")}, "got nan"),
         ({"densities": [2]}, "densities must be shares above 0 and at most 1, got 2"),

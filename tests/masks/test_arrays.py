@@ -1,4 +1,4 @@
-"""Masks for numpy arrays: each family is what its page says."""
+"""Masks for numpy arrays: each family matches its documentation."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The patterns of an evaluation, and how its cases are named and sorted."""
+"""The patterns of an evaluation, and the names and order of its cases."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The masks of a training run: what must hold for every family, alone and mixed, in a batch and on a device."""
+"""The masks of a training run: invariants of every family, alone and mixed, in a batch and on a device."""
 
 import ast
 import math

@@ -1,4 +1,4 @@
-"""AMLE inpainting: its equation, what must hold for every input, and the IPOL program's own output."""
+"""AMLE inpainting: its equation, invariants for every input, and the output of the IPOL program."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Weights of given vectors in the methods that take them, through the registry."""
+"""Weights of given vectors in the methods that accept them, through the registry."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The registry: the methods of the package, of a program, and of installed packages, and what each can do."""
+"""The registry: the methods of the package, of a program, and of installed packages, and their capabilities."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What harmonic, laplace_beltrami, eed and nearest have in common."""
+"""Common properties of harmonic, laplace_beltrami, eed and nearest."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""OpenCV's interpolators: called rightly, and never with what ends the process."""
+"""OpenCV's interpolators: correct calls, and never with input that crashes the process."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""The flow-aware model: its first guess, where it starts, how many levels it has."""
+"""The flow-aware model: its first guess, its start, and its number of levels."""
 
 from itertools import repeat
 from typing import Any

@@ -224,7 +224,7 @@ def test_files_of_records_that_are_none_are_told(tmp_path: Path) -> None:
 def test_without_anything_to_measure_it_says_why(make_session: MakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_session(methods=("amle",))
     monkeypatch.setattr(Session, "obstacle", lambda self, name: "it needs numba, the extra 'fast'")
-    with pytest.raises(InputError, match=r"^PART: nothing of it can be measured here; amle: it needs numba"):
+    with pytest.raises(InputError, match=r"^PART: nothing can be measured here; amle: it needs numba"):
         session.table(session.square)
 
 

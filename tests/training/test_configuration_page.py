@@ -1,4 +1,4 @@
-"""The page on training has every key of a configuration, with its default."""
+"""The documentation page on training lists every key of a configuration, with its default."""
 
 import re
 import tomllib
@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "training.md").read_text(encoding="utf-8")
 SCENES = (DOCS / "training-data.md").read_text(encoding="utf-8")
 ELSEWHERE = {"masks"}
-"""Tables that the page leaves to another one."""
+"""Tables that are documented on another page."""
 
 
 def rows(table: str, page: str = PAGE) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The step as a CUDA graph. Only a GPU can run these."""
+"""The training step as a CUDA graph; these tests need a GPU."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs that are killed, runs on a full disk and signals to a group, each in processes of their own."""
+"""Killed runs, runs on a full disk, and signals to a process group, each in separate processes."""
 
 import json
 import os

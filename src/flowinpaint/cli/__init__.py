@@ -44,10 +44,10 @@ def load_verb(name: str) -> Any:
 
 
 class Verbs(TyperGroup):
-    """The group of all verbs: it imports the one that runs, and reports a user's error in one line on stderr."""
+    """Command group of all verbs: it imports the one that runs, and reports user errors in one line on stderr."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replace the named verb's entry of the table by its command."""
+        """Replace the table entry of the named verb by its command."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load_verb(name), rest
 

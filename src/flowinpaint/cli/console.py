@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # nothing that `flowinpaint --version` or `fill` does not nee
 output = Console()
 messages = Console(stderr=True)
 BETWEEN_LINES = 30.0
-"""Seconds between two lines on the progress of a fill or a training where there is no bar."""
+"""Seconds between two progress lines of a fill or a training if there is no progress bar."""
 _FIRST_WIDTH = 24
 
 
@@ -36,13 +36,13 @@ def say(label: str, colour: str, sentence: str) -> None:
 
 
 def tell_written(*paths: Path) -> None:
-    """Name the files that a command wrote."""
+    """Print the names of the files that a command wrote."""
     output.print(Text(f"Wrote {', '.join(map(str, paths))}."), soft_wrap=True)
 
 
 @contextmanager
 def warnings_told() -> Iterator[None]:
-    """Print the distinct warnings of a block when it has ended."""
+    """Print the distinct warnings of a block when it ends."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -51,7 +51,7 @@ def warnings_told() -> Iterator[None]:
 
 
 def print_table(table: TextTable, bold: int | None = None, without: Collection[str] = ()) -> None:
-    """Print a table that fits 80 characters, one column in bold, without the columns of some headings."""
+    """Print a table that fits 80 characters. bold: a column to print in bold. without: headings of omitted columns."""
     drawn = Table(title=table.title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     shown = [i for i, heading in enumerate(table.headings) if heading not in without]
     widest = max(len(row[0]) for row in table.rows)
@@ -71,7 +71,7 @@ def print_table(table: TextTable, bold: int | None = None, without: Collection[s
 def progress_bar(
     *columns: str | ProgressColumn, total: float | None, estimate_period: float = 30.0, **fields: Any
 ) -> Iterator[tuple[ProgressBar, TaskID]]:
-    """A bar with one task on stderr, gone when the block ends; invisible unless stderr is a terminal."""
+    """A bar with one task on stderr, removed when the block ends; invisible unless stderr is a terminal."""
     hidden = not messages.is_terminal
     with ProgressBar(
         *columns, console=messages, transient=True, disable=hidden, speed_estimate_period=estimate_period
@@ -81,10 +81,10 @@ def progress_bar(
 
 @contextmanager
 def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], None]]:
-    """A progress bar for solvers: the level, and how far the residual has come down towards the tolerance.
+    """A progress bar for solvers: the level, and how far the residual has fallen towards the tolerance.
 
-    For a method that knows its share of the whole, that share and the time left; without a terminal a line of these
-    every BETWEEN_LINES seconds.
+    For a method that reports the finished share, the bar shows this share and the time left; without a terminal, a line
+    with both is printed every BETWEEN_LINES seconds.
     """
     columns = ("{task.description}", BarColumn(), "{task.fields[state]}", TimeElapsedColumn())
     with progress_bar(*columns, total=1.0, state="") as (bar, task):
@@ -112,7 +112,7 @@ def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], No
 
 @contextmanager
 def runs_bar() -> Iterator[Callable[[Step], None]]:
-    """A progress bar for evaluation runs; without a terminal a line when a method has finished a data set."""
+    """A progress bar for evaluation runs; without a terminal, a line when a method has finished a data set."""
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left")
     with progress_bar(*columns, TimeRemainingColumn(), total=None, estimate_period=600) as (bar, task):
 
@@ -122,7 +122,7 @@ def runs_bar() -> Iterator[Callable[[Step], None]]:
                 # Earlier runs say nothing about the speed of those to come.
                 bar.reset(task, total=step.total - step.done)
                 if step.done:
-                    say("Note:", "yellow", f"{step.done} of {step.total} runs were there already.")
+                    say("Note:", "yellow", f"{step.done} of {step.total} runs were already finished.")
                 return
             bar.update(task, advance=1, description=f"{record.key.dataset}/{record.key.sample} {record.key.method}")
             if step.left == 0 and not messages.is_terminal:

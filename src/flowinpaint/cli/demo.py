@@ -42,7 +42,7 @@ def command(
     with solver_bar() as report, warnings_told():
         for method in usual_methods():
             if get_method(method).is_network:
-                inpaint(image, given, method=method, device=device)  # the first call compiles, which must not count
+                inpaint(image, given, method=method, device=device)  # the first call may compile, which is not timed
             results[method] = inpaint(image, given, method=method, device=device, progress=partial(report, method))
     errors = {method: epe(result.flow, truth) for method, result in results.items()}
     best_first = sorted(results, key=lambda method: errors[method])

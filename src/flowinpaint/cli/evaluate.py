@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Measure methods on frames with ground truth: errors, time, and R, the error relative to a reference method.
 
-    If stopped, the same command continues where it was.
+    If interrupted, the same command continues from there.
     """
     check_method(reference, "--reference")
     names = usual_methods() if methods is None else parse_list("--methods", methods)
@@ -126,8 +126,8 @@ def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[s
         name, value = parse_setting(text, "METHOD.KEY=VALUE, such as eed.lam=1e-4")
         method, _, key = name.rpartition(".")  # the method may be a file name with dots
         if not method or not key:
-            raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4; got {text!r}")
+            raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4, got {text!r}")
         if method not in methods:
-            raise InputError(f"--set must name one of the methods {', '.join(methods)}; got {text!r}")
+            raise InputError(f"--set must name one of the methods {', '.join(methods)}, got {text!r}")
         given.setdefault(method, {})[key] = value
     return given

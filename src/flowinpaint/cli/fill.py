@@ -98,7 +98,7 @@ def command(
         if dropped := int((chosen & ~valid).sum()):
             say("Note:", "yellow", f"{dropped} pixels of {mask} are unknown in {flow} and stay unknown.")
     if not known.any():
-        raise InputError(f"{mask or flow}: no pixel is known, at least one must be")
+        raise InputError(f"{mask or flow}: at least one pixel must be known, got none")
     if (clip_to_format(out, sparse)[known] != sparse[known]).any():
         raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
 

@@ -36,7 +36,7 @@ def parse_list(option: str, text: str) -> list[str]:
 
 
 def parse_percents(text: str) -> list[float]:
-    """The shares in a comma-separated list of percentages."""
+    """The fractions from a comma-separated list of percentages."""
     with suppress(ValueError):
         shares = [float(percent) / 100 for percent in text.split(",")]
         if all(0 < share <= 1 for share in shares):

@@ -111,7 +111,7 @@ def command(
     run_options = RunOptions(str(check_device(device)), jobs, batch, seed)
     folder = out or Path(_QUICK_OUT if quick else _OUT)
     for path in times or ():
-        read_times(path)  # fail before anything is trained
+        read_times(path)  # raises errors before anything is trained
     callbacks = Callbacks(partial(say, "Note:", "yellow"), training_display, runs_bar)
     for name in folders_without_flow(frame_options):
         callbacks.note(f"{name} holds no flow and is not in the paper's tables.")

@@ -71,7 +71,7 @@ def command(
     places = list(dict.fromkeys(str(check_device(place)) for place in places))
     precisions = parse_precisions(precision)
     if many_sizes == 1:
-        raise InputError("--many-sizes must be 0 or at least 2, because the first size does not count; got 1")
+        raise InputError("--many-sizes must be 0 or at least 2, because the first size does not count, got 1")
     range_of_sides = parse_sides(sides, many_sizes)
     if not 0 < density <= 1:
         raise InputError(f"--density must be above 0 and at most 1, got {density:g}")
@@ -161,12 +161,12 @@ def parse_sizes(text: str) -> list[Size]:
             if height > 0 and width > 0 and height * width <= MOST_PIXELS:
                 sizes.append((height, width))
                 continue
-        raise InputError(f"--sizes must be HEIGHTxWIDTH,... {_UP_TO}, as in {PAPER_SIZES}; got {part!r}")
+        raise InputError(f"--sizes must be HEIGHTxWIDTH,... {_UP_TO}, as in {PAPER_SIZES}, got {part!r}")
     return sizes
 
 
 def parse_megapixels(text: str) -> list[Size]:
-    """Sizes (height, width) of 16:9 from megapixels with commas."""
+    """Sizes (height, width) of 16:9 from comma-separated megapixels."""
     sizes = []
     for part in text.split(","):
         with suppress(ValueError):
@@ -175,24 +175,24 @@ def parse_megapixels(text: str) -> list[Size]:
                 height = max(1, round(math.sqrt(pixels / ASPECT)))
                 sizes.append((height, round(pixels / height)))
                 continue
-        raise InputError(f"--megapixels must be positive numbers {_UP_TO}, as in 0.1,0.4,8; got {part!r}")
+        raise InputError(f"--megapixels must be positive numbers {_UP_TO}, as in 0.1,0.4,8, got {part!r}")
     return sizes
 
 
 def parse_sides(text: str, count: int) -> tuple[int, int]:
-    """The smallest and largest side, with room for `count` sizes between them."""
+    """The smallest and largest side; InputError unless there are `count` sizes between them."""
     least = largest = 0
     with suppress(ValueError):
         least, largest = map(int, text.split(","))
     if not (1 <= least <= largest and largest**2 <= MOST_PIXELS):
-        raise InputError(f"--sides must be LEAST,LARGEST from 1 {_UP_TO}, as in 160,640; got {text!r}")
+        raise InputError(f"--sides must be LEAST,LARGEST from 1 {_UP_TO}, as in 160,640, got {text!r}")
     if (largest - least + 1) ** 2 < count:
         raise InputError(f"--sides must allow the {count} sizes of --many-sizes, got {text!r}")
     return least, largest
 
 
 def parse_precisions(text: str) -> list[Precision]:
-    """Precisions from their names with commas."""
+    """Precisions from their comma-separated names."""
     names = parse_list("--precision", text)
     if unknown := [name for name in names if name not in PRECISIONS]:
         raise InputError(f"--precision must be {' or '.join(PRECISIONS)}, got {unknown[0]!r}")

@@ -65,7 +65,7 @@ def command(
             except RuntimeError as error:
                 if world.first:
                     raise
-                # Most often because the first process has left with its own message.
+                # Usually because the first process has exited with its own message.
                 say("Stopped:", "red", f"process {world.rank}: {str(error).splitlines()[0]}")
                 raise typer.Exit(1) from error
         if world.first:
@@ -92,7 +92,7 @@ def training_display(config: TrainingConfig, world: World) -> Iterator[Listener]
         TextColumn("step {task.fields[step]}", table_column=Column(no_wrap=True, min_width=11)),
         BarColumn(bar_width=8, table_column=Column(min_width=8)),
         TaskProgressColumn(table_column=Column(min_width=4)),
-        # Only this column is cut off where the line is too long.
+        # Only this column is truncated if the line is too long.
         TextColumn("{task.fields[state]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
     )
     with progress_bar(*columns, total=1.0, step=0, state="starting") as (bar, task):

@@ -43,7 +43,7 @@ def command(
     check_image_writable(out)
     if root is None:
         if samples is not None:
-            raise InputError(f"--samples needs --root, the folder of the frames; got {samples!r} alone")
+            raise InputError(f"--samples needs --root, the folder of the frames, got {samples!r} alone")
         frames = own_frames(case, seed)
     else:
         frames = _frames(root, samples, case, seed)
@@ -64,7 +64,7 @@ def _parse_case(text: str) -> Case:
     try:
         (share,) = parse_percents(text)
     except ValueError as error:
-        raise InputError(f"--given must be one percentage or one of {', '.join(PATTERNS)}; got {text!r}") from error
+        raise InputError(f"--given must be one percentage or one of {', '.join(PATTERNS)}, got {text!r}") from error
     return share
 
 
@@ -75,5 +75,5 @@ def _frames(root: Path, samples: str | None, case: Case, seed: int) -> dict[str,
     else:
         wanted = parse_list("--samples", samples)
     if unknown := [name for name in wanted if name not in found]:
-        raise InputError(f"--samples must be some of {', '.join(found)} in {root}; got {unknown[0]!r}")
+        raise InputError(f"--samples must be some of {', '.join(found)} in {root}, got {unknown[0]!r}")
     return {name: found[name].load(case, seed) for name in wanted}

@@ -199,7 +199,7 @@ def segment(colour: Bytes, draw: float) -> Bytes:
 
 
 def without_slivers(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Merge segments (H, W) that are nowhere 3 px wide, as along blurred edges, into their neighbours."""
+    """Merge segments (H, W) less than 3 px wide everywhere, as along blurred edges, into their neighbours."""
     numbers, square = labels.astype(np.float32), np.ones((3, 3), np.uint8)
     inner = np.asarray(cv2.erode(numbers, square)) == np.asarray(cv2.dilate(numbers, square))
     kept = np.isin(labels, labels[inner])
@@ -240,6 +240,6 @@ def _whole_steps(pixels: Bytes) -> Bytes:
 
 
 def _check_size(path: Path, pixels: Bytes, size: tuple[int, int]) -> None:
-    """Raise FileFormatError for a picture too small after cropping to STEP; the message has its size before."""
+    """Raise FileFormatError for a picture too small after cropping to STEP; the message states its original size."""
     small = side_fault(*pixels.shape[:2])
     check_file(path, small and f"must have sides of {MIN_SIDE} to {MAX_SIDE} px, got {size[0]}x{size[1]}")

@@ -272,7 +272,7 @@ def _header_shape(path: Path, kind: str, number: int, packed: PackedPicture) -> 
 def silhouette_distance(inside: Mask) -> npt.NDArray[np.float32]:
     """The signed distance (H, W) in px of pixel centres from the border of a silhouette (H, W), positive inside.
 
-    The border lies half-way between pixels inside and outside, at ±0.5; there must be some of both.
+    The border is halfway between pixels inside and outside, at ±0.5; there must be pixels of both kinds.
     """
     masks = (inside.astype(np.uint8), (~inside).astype(np.uint8))
     to_out, to_in = (np.asarray(cv2.distanceTransform(m, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)) for m in masks)

@@ -1,7 +1,7 @@
 """Data sets with ground truth on disk, each in the layout in which its authors distribute it.
 
-A layout lists the samples of a data set without reading them. An image may lack a truth only if the data set is
-distributed that way; a truth never lacks its image.
+A layout lists the samples of a data set without reading them. A truth without its image is an error; so is an image
+without truth, unless the data set is distributed that way.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ LAYOUTS: dict[str, tuple[_List, tuple[str, ...], tuple[str, ...]]] = {
     "hd1k": (_hd1k, ("train",), ()),
     "folder": (_own_folder, (), ()),
 }
-"""A function that lists a data set, its splits and its renders, of each of which the first is the default."""
+"""For each data set: the function that lists it, its splits and its renders; the first of each is the default."""
 
 
 def _folder(root: Path, *choices: str) -> Path:

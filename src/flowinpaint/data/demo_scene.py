@@ -90,7 +90,7 @@ class _Canvas:
             cell = np.array([cell_y, cell_x]) * self.noise_unit / 2**octave
             if cell.min() * _SAMPLES < 1:
                 break  # finer than the samples
-            # All knots of the picture are drawn, whatever the part, and only those near it are used.
+            # All knots of the picture are drawn, for every part of it, and only those near the part are used.
             grid = (np.array([self.height, self.width]) / cell).astype(int) + 5
             knots = rng.standard_normal(grid, dtype=np.float32) * np.float32(_NOISE_GAIN * 0.5**octave)
             first_x, weights_x = spline_weights(self.x, cell[1].item())
@@ -100,7 +100,7 @@ class _Canvas:
         return total
 
     def camera_flow(self, nearness: float | _Array) -> _Array:
-        """The flow (h, w, 2) of static things at a nearness (inverse depth), caused by the camera."""
+        """The flow (h, w, 2) of static objects at a nearness (inverse depth), caused by the camera."""
         # Measured along the longer side, so that the flow stays bounded at the ends of a panorama.
         x, y = (part * (self.unit / self.noise_unit) for part in self.local(*self.focus))
         parts = nearness * (self.pan[0] + self.zoom * x), nearness * (self.pan[1] + self.zoom * y)
@@ -129,7 +129,7 @@ class _Canvas:
 
 
 def _mix(a: npt.ArrayLike, b: npt.ArrayLike, amount: _Array) -> _Array:
-    """From colour a to colour b as the amount (h, w) goes from 0 to 1, held beyond."""
+    """Interpolate from colour a (amount 0) to colour b (amount 1); the amount (h, w) is clipped to [0, 1]."""
     start, end = np.asarray(a, np.float32), np.asarray(b, np.float32)
     return start + np.clip(amount, 0, 1).astype(np.float32)[..., None] * (end - start)
 
@@ -157,7 +157,7 @@ def _mountains(canvas: _Canvas, rng: np.random.Generator) -> None:
     _, y = canvas.local(0.0, 0.42)
     crest = canvas.noise(rng, 0.25, np.inf, 6)
     below = y - 0.055 * crest
-    # Each crest lights its right flank and shades its left one, further down the more broken.
+    # Each crest lights its right flank and shades its left one, more broken further down.
     crags = canvas.noise(rng, 0.05, 0.09, 5)
     flank = np.clip(-0.02 * canvas.noise_unit * np.gradient(crest, axis=1) + 0.35 * crags, -1, 1)
     rock = _mix((0.30, 0.34, 0.50), (0.66, 0.62, 0.68), 0.5 + 0.45 * flank)

@@ -1,7 +1,7 @@
 """Frames with ground truth on disk, and folders of them: `<root>/<dataset>/<sample>/{image.png, flow.flo, …}`.
 
-The truth in a folder is one of flow.flo, flow.png (KITTI), disp.pfm and disp.png (KITTI). mask_05.png marks the 5 % of
-the pixels that are known; for a density without such a file, and for a pattern, a mask is drawn.
+The truth in a folder is one of flow.flo, flow.png (KITTI), disp.pfm and disp.png (KITTI). mask_05.png is the mask for a
+density of 5 %; for a density without such a file, and for a pattern, a random mask is drawn.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Frame:
 
 
 class FrameSource(Protocol):
-    """One frame of a data set, read on demand; `Sample` is the one of a folder."""
+    """One frame of a data set, read on demand; `Sample` reads it from a folder."""
 
     @property
     def dataset(self) -> str: ...  # noqa: D102
@@ -123,9 +123,9 @@ class Sample:
         return Frame(frame.image[window], frame.truth[window], valid, mask, self.name)
 
     def possible(self, cases: Sequence[Case]) -> list[Case]:
-        """Drop the densities, which are shares of all pixels, for which the truth has too few valid pixels.
+        """Drop the densities (fractions of all pixels) for which the truth has too few valid pixels.
 
-        For a truth that is unreadable or nowhere valid all cases are possible, and `load` raises the error.
+        For a truth that is unreadable or has no valid pixel, all cases are possible, and `load` raises the error.
         """
         if not any(self.mask_kind(case) == "random" for case in cases):
             return list(cases)
@@ -191,7 +191,7 @@ def sample_mask(dataset: str, name: str, case: Case, seed: int, valid: Mask) -> 
 
 
 def stable_seed(*parts: str) -> int:
-    """A seed that depends on the parts alone, not on the process or the order of work."""
+    """A seed that depends only on the parts, not on the process or the order of work."""
     digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big")
 

@@ -31,8 +31,8 @@ _ORDER, _CROP = 0, 1
 class DiskBatches:
     """Iterator over batches of crops of size (H, W), on the CPU, pinned if CUDA is available.
 
-    batch is the size of the joint batch of all `world` processes, of which rank r gets the r-th part. Joint batch k has
-    the samples from first_sample + k·batch on. Each iteration starts again at first_sample.
+    batch is the size of the joint batch of all `world` processes; rank r gets the r-th part. Joint batch k starts at
+    sample first_sample + k·batch. Each iteration starts again at first_sample.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ def _leave_signals_to_the_parent(worker: int) -> None:
 
 
 class _Samples(TorchDataset[Batch | Exception]):
-    """Whole batches by the numbers of their samples.
+    """Data set of whole batches, indexed by a range of sample numbers.
 
     An error is returned, not raised, because DataLoader would wrap its message in the worker's traceback.
     """
@@ -123,7 +123,7 @@ def _window(valid: npt.NDArray[np.bool_], size: tuple[int, int], rng: np.random.
     room = [max(0, have - want) for have, want in zip(valid.shape, size, strict=True)]
     corner = rng.integers(room, endpoint=True)
     if not valid[_from(corner, size)].any() and valid.any():
-        # Sparse truths leave large parts empty (KITTI's sky); a crop without any truth teaches nothing.
+        # Sparse truths leave large parts empty (KITTI's sky); a crop without any truth is useless for training.
         places = np.argwhere(valid)
         corner = np.clip(places[rng.integers(len(places))] - rng.integers(size), 0, room)
     return _from(corner, size)

@@ -45,7 +45,7 @@ def procedural_pictures(kinds: Collection[str], seed: int = 0) -> dict[str, list
         raise InputError(f"seed must be at least 0, got {seed}")
 
     def draw(kind: str, paint: Callable[[Random, int], Item]) -> list[Item]:
-        """Each picture has its own random numbers, independent of what else is drawn."""
+        """Each picture has its own random numbers, independent of the other pictures."""
         stream = (seed, KINDS.index(kind))
         return list(in_threads(lambda i: paint(np.random.default_rng((*stream, i)), i), range(COUNTS[kind])))
 

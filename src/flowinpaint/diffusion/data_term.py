@@ -1,11 +1,11 @@
-"""The data term: which vectors are given, and how strongly each one binds.
+"""The data term: the known vectors and the weight of each.
 
 Every method here minimises, over the filled field u,
 
     Σ_edges w_pq (u_p - u_q)² + Σ_p k_p (u_p - f_p)²        with k = 1/σ² in units of the smoothness term.
 
-A vector of infinite weight k is kept exactly and one of weight zero is unknown. Without weights every given vector is
-exact: the data term is then a bit per pixel, `known`, and each kernel has a fast path for it.
+A vector of infinite weight k is kept exactly; one of weight zero is unknown. Without weights every given vector is
+exact. The data term is then one bit per pixel, `known`, and each kernel has a fast path for it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from torch import Tensor
 from flowinpaint.errors import InputError
 
 EXACT = 1e20
-"""Weights from here on are infinite: no float32 result can tell them apart."""
+"""Weights of at least this value count as infinite: in float32 the results are the same."""
 RELATIVE_FLOOR = 1e-6
-"""The smallest mean deviation of given vectors, relative to their mean: rounding of a constant field lies below it."""
+"""Floor of the mean deviation of given vectors relative to their mean: less is the rounding of a constant field."""
 
 
 class DataTerm(NamedTuple):
     """The given vectors of one grid.
 
-    f (B, C, H, W): the vectors; where none is given, anything if there are no weights, else 0.
+    f (B, C, H, W): the vectors; where unknown, arbitrary values if `weight` is None, else 0.
     known (B, 1, H, W) bool: where a vector is given. weight (B, 1, H, W): k, 0 where unknown, inf where exact; None if
     every given vector is exact.
     """
@@ -42,7 +42,7 @@ class DataTerm(NamedTuple):
         return self.known if self.weight is None else torch.isinf(self.weight)
 
     def binding(self, tau: float = 0.25) -> Tensor:
-        """τk / (1 + τk) in [0, 1], (B, 1, H, W): the share of its vector that a pixel takes in a step τ."""
+        """τk / (1 + τk) in [0, 1], (B, 1, H, W): the fraction of its given vector in a pixel's value after a step τ."""
         if self.weight is None:
             return self.known.to(self.f.dtype)
         k = torch.where(self.exact, 0, self.weight)
@@ -69,8 +69,8 @@ def data_term(f: Tensor, mask: Tensor, weight: Tensor | None = None) -> DataTerm
 
 
 def freedom(weight: Tensor, tau: Tensor | float) -> Tensor:
-    """1 / (1 + τk): the share of its own value that a pixel keeps in an implicit step τ of the data term."""
-    exact = torch.isinf(weight)  # kept out of the quotient, whose gradient for τ would be inf · 0
+    """1 / (1 + τk): the fraction of its own value that a pixel keeps in an implicit step τ of the data term."""
+    exact = torch.isinf(weight)  # excluded from the quotient, whose gradient for τ would be inf · 0
     return torch.where(exact, 0, 1 / (1 + tau * torch.where(exact, 0, weight)))
 
 
@@ -82,10 +82,10 @@ def bind(u: Tensor, data: DataTerm, tau: Tensor | float = 0.25) -> Tensor:
 
 
 def pool(data: DataTerm) -> DataTerm:
-    """The data term of the next coarser grid: a weighted mean of each 2×2 block, which binds with the sum of its k.
+    """The data term of the next coarser grid: a weighted mean of each 2×2 block, with the sum of its k as weight.
 
     The variance of a mean shrinks as vectors are pooled, and in 2D the smoothness term does not change with the grid.
-    In the mean a vector counts by `binding`: in proportion to small k, while large ones count alike, as exact ones do.
+    The mean weights a vector by `binding`: in proportion to k if k is small; large and infinite k count the same.
     A border block pools the pixels it has; f is 0 where nothing is known.
     """
     b = data.binding()

@@ -38,10 +38,10 @@ def fsi_cycle(
 ) -> Tensor:
     """One FSI cycle of inpainting: u, f (B, C, H, W), c (B, 1, H, W), weights (B, 4, H, W), tau (B, 1, 1, 1).
 
-    u_{l+1} = (1 - c) (γ_l (u_l + τ A u_l) + (1 - γ_l) u_{l-1}) + c f, with u_{-1} = u_0; c > 0 counts as one.
+    u_{l+1} = (1 - c) (γ_l (u_l + τ A u_l) + (1 - γ_l) u_{l-1}) + c f, with u_{-1} = u_0; any c > 0 is treated as 1.
     data_weight (B, 1, H, W): weights k of the given vectors, for a soft data term; without it all are exact.
-    Differentiable, once, with respect to u, f, weights, tau and data_weight. For the gradient of the weights one
-    iterate per step is kept; with a segment length S about 2 steps/S + S of them, and each step is computed twice.
+    Differentiable, once, with respect to u, f, weights, tau and data_weight. The gradient of the weights needs one
+    stored iterate per step; a segment length S reduces this to about 2 steps/S + S, but computes each step twice.
     """
     if data_weight is None:
         return inpainting_cycle(u, f, c, tau * weights, steps, segment)
@@ -83,8 +83,8 @@ def step_to_steady(
     """FSI cycles on one image until ‖r(u)‖ ≤ tolerance · ‖(1-c) A c f‖, the residual of an empty start.
 
     r = (A u + k (f - u)) / (1 + τk), which is A u at unknown pixels. Slow modes need long cycles and fast ones short
-    cycles, so a cycle that gained little is followed by one twice as long. `report` is called with the iterations so
-    far and the relative residual after each cycle.
+    cycles, so the length is doubled after a cycle that gained little. After each cycle `report` is called with the
+    iterations so far and the relative residual.
     """
     given = torch.where(data.known, data.f, 0)
     free = (~data.known).to(u.dtype) if data.weight is None else freedom(data.weight, tau)
@@ -97,7 +97,7 @@ def step_to_steady(
 
     u = bind(u, data)
     scale = _norm(free * divergence(weights, given))
-    if scale == 0:  # nothing flows out of the known pixels, so zero is the steady state of the others
+    if scale == 0:  # no flux leaves the known pixels, so zero is the steady state of the others
         return Solution(given, 0, 0.0, "converged")
     found = residual(u)
     iterations, length = 0, 16

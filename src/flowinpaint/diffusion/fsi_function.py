@@ -109,12 +109,12 @@ class _Cycle(torch.autograd.Function):
 
 
 def _kernels(u: Tensor, stiffness: Tensor | None) -> ModuleType:
-    """The kernels with an adjoint: Triton's on CUDA if every given vector is exact, else plain PyTorch."""
+    """The kernels with an adjoint: Triton on CUDA if every given vector is exact, else plain PyTorch."""
     return kernels_for(FSI, u.device) if u.is_cuda and stiffness is None else fsi_reference
 
 
 def _advance_of(u: Tensor, stiffness: Tensor | None) -> Callable[..., tuple[Tensor, Tensor]]:
-    """`advance` of these kernels; only the reference knows a soft data term."""
+    """`advance` of these kernels; only the reference supports a soft data term."""
     advance: Callable[..., tuple[Tensor, Tensor]] = _kernels(u, stiffness).advance
     return advance if stiffness is None else partial(advance, stiffness=stiffness)
 
@@ -134,4 +134,4 @@ def _check(
     if steps < 1:
         raise InputError(f"steps must be at least 1, got {steps}")
     if segment is not None and segment < 1:
-        raise InputError(f"segment must be a number of steps of at least 1 or None, got {segment}")
+        raise InputError(f"segment must be None or at least 1, got {segment}")

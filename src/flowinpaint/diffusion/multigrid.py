@@ -1,16 +1,16 @@
 """One multigrid V-cycle: an approximate, symmetric inverse of the inpainting equations.
 
 The operator of a grid is (A u)_p = d_p u_p - Σ_q w_pq u_q with the four edges of `stencil.EDGES`, each stored at its
-upper (left) end. A pixel whose value is given has no edges and d = 1. All arrays carry a border of one zero pixel,
-(B, ·, H+2, W+2), so that no kernel needs to look where the image ends.
+upper (left) end. A pixel whose value is given has no edges and d = 1. All arrays have a border of one zero pixel,
+(B, ·, H+2, W+2), so that kernels need no special case at the image border.
 
 Coarse pixel (Y, X) lies on fine pixel (2Y, 2X). Interpolation follows the operator, as in the black-box multigrid of
-Dendy (1982): a pixel between two coarse ones takes from each as strongly as it is tied to that side, and nothing across
-an edge that lets nothing through. The coarse operator is the Galerkin product Pᵀ A P, again with nine points.
+Dendy (1982): a pixel between two coarse ones interpolates them in proportion to its edge weights to either side, so an
+edge of weight zero transfers nothing. The coarse operator is the Galerkin product Pᵀ A P, again with nine points.
 
-Image edges tie pixels together along lines, often a thousand times as strongly as across them, and point-by-point
-relaxation cannot smooth the error along such a line. So whole rows and whole columns are relaxed, every second one at
-a time, and the way up mirrors the way down, which keeps the cycle symmetric as conjugate gradients need it.
+Image edges couple pixels along lines, often a thousand times as strongly as across them, and pointwise relaxation
+cannot smooth the error along such a line. So whole rows and whole columns are relaxed, every second one at a time. The
+way up mirrors the way down, which keeps the cycle symmetric, as conjugate gradients require.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from flowinpaint.diffusion.kernels import MULTIGRID, kernels_for
 from flowinpaint.diffusion.stencil import EDGES, edge_ends
 
 COARSEST_SIDE = 2
-"""Grids no longer and no higher than this are not coarsened; relaxation alone solves them."""
+"""Grids of at most this width and height are not coarsened; relaxation alone solves them."""
 _DOWN = ((0, 0), (0, 1), (1, 0), (1, 1))
 _UP = _DOWN[::-1]
-"""(axis, parity) of the half sweeps before a coarser grid is asked: even rows, odd rows, even columns, odd columns; and
-after it."""
+"""(axis, parity) of the half sweeps before the coarse-grid correction (_DOWN: even rows, odd rows, even columns, odd
+columns) and after it (_UP)."""
 
 
 class Level(NamedTuple):
     """One grid.
 
     d: (B, 1, ·, ·) and w: (B, 4, ·, ·), the operator. pivots: (B, 2, ·, ·), the inverse pivots of the rows and of the
-    columns as tridiagonal systems. p: (B, 4, ·, ·), the weights with which a pixel takes from the coarse pixels above
+    columns as tridiagonal systems. p: (B, 4, ·, ·), the interpolation weights of a pixel for the coarse pixels above
     left, above right, below left and below right of it; None on the coarsest grid.
     """
 
@@ -63,7 +63,7 @@ class Grid(NamedTuple):
 
 
 class Multigrid:
-    """A hierarchy of grids, finest first; `build_multigrid` makes one."""
+    """A hierarchy of grids, finest first, built by `build_multigrid`."""
 
     def __init__(self, grids: list[Grid], kernels: ModuleType) -> None:
         self.grids, self.kernels = grids, kernels
@@ -73,7 +73,7 @@ class Multigrid:
         self.kernels.residual(self.grids[0].level, u, self.grids[0].zero, out)
 
     def cycle(self, f: Tensor, number: int = 0) -> Tensor:
-        """About A⁻¹ f on grid `number`, for a padded f (B, C, H+2, W+2); the next call overwrites the result."""
+        """Approximate A⁻¹ f on grid `number` for a padded f (B, C, H+2, W+2); the next call overwrites the result."""
         level, u, _, r, _ = self.grids[number]
         self._relax(level, u, f, _DOWN, fresh=True)
         if level.p is None:
@@ -87,7 +87,7 @@ class Multigrid:
         return u
 
     def part(self, b: int, c: int) -> Multigrid:
-        """The hierarchy of one channel of one image: views that share their memory with this."""
+        """The hierarchy of one channel of one image: views that share its memory."""
         parts = []
         for level, *space in self.grids:
             own = Level(*(None if x is None else x[b : b + 1] for x in level))  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ class Multigrid:
     def _relax(
         self, level: Level, u: Tensor, f: Tensor, sweeps: tuple[tuple[int, int], ...], fresh: bool = False
     ) -> None:
-        """Half sweeps; fresh: from u = 0, where the first lines need no neighbours."""
+        """Run half sweeps; fresh: start from u = 0, where the first lines need no neighbours."""
         for axis, parity in sweeps:
             self.kernels.half_sweep(level, u, f, axis, parity, fresh)
             fresh = False
@@ -116,7 +116,7 @@ def build_multigrid(
     """
     kernels = kernels_for(MULTIGRID, weights.device)
     levels = build_levels(weights, known, kernels, dtype, data_weight)
-    # One allocation for all: on the GPU each would be a launch. Rounded up, so that every field begins aligned.
+    # One allocation for all: on the GPU each would be a launch. Sizes are rounded up, so that every field is aligned.
     sizes = [-(-channels * level.d.numel() // 64) * 64 for level in levels for _ in range(4)]
     memory, grids = iter(torch.split(weights.new_zeros(sum(sizes), dtype=dtype), sizes)), []
     for level in levels:
@@ -128,11 +128,11 @@ def build_multigrid(
 def build_levels(
     weights: Tensor, known: Tensor, kernels: ModuleType, dtype: torch.dtype, data_weight: Tensor | None = None
 ) -> list[Level]:
-    """The grids from the image's own, weights (B, 4, H, W) and known (B, 1, H, W) bool, down to a handful of pixels.
+    """All grids, from the image's, with weights (B, 4, H, W) and known (B, 1, H, W) bool, down to a few pixels.
 
-    known: pixels whose value is exact; data_weight (B, 1, H, W): finite weights of the others. Products are formed in
-    float64 whatever the type: a region tied weakly to the known pixels has row sums far below float32's rounding of its
-    diagonal.
+    known: pixels whose value is exact; data_weight (B, 1, H, W): finite weights of the others. Products are computed in
+    float64 for every `dtype`: a region weakly coupled to the known pixels has row sums far below the float32 rounding
+    error of its diagonal.
     """
     d, w = _equations(weights.double(), known, data_weight)
     levels = []
@@ -145,7 +145,7 @@ def build_levels(
 
 
 def pad(x: Tensor) -> Tensor:
-    """Add the border of zeros; contiguous, as kernels expect it, whatever the memory format of x."""
+    """Add the border of zeros; the result is contiguous, as kernels expect, for any memory format of x."""
     return F.pad(x.contiguous(), (1, 1, 1, 1)).contiguous()
 
 
@@ -166,12 +166,12 @@ def _equations(weights: Tensor, known: Tensor, data_weight: Tensor | None) -> tu
     d, w = torch.zeros_like(unknown), pad(torch.zeros_like(weights))
     for k, (dy, dx) in enumerate(EDGES):
         edge, (inside, _) = w[:, k : k + 1], edge_ends(k, H, W)
-        inner(edge)[inside] = weights[:, k : k + 1][inside]  # not the edges that leave the image
+        inner(edge)[inside] = weights[:, k : k + 1][inside]  # without the edges that leave the image
         inner(d).add_(inner(edge)).add_(neighbour(edge, -dy, -dx))
         inner(edge).mul_(inner(unknown)).mul_(neighbour(unknown, dy, dx))
     if data_weight is not None:
         inner(d).add_(data_weight)
-    # A pixel without edges, exact or cut off, keeps whatever value it has.
+    # A pixel without edges, because exact or cut off, keeps its value.
     lone = (unknown == 0) | (d <= 0)
     return torch.where(lone, pad(torch.ones_like(inner(d))), d), w
 

@@ -1,7 +1,7 @@
 """The coarse-to-fine pyramid (Section 3.1), for images of any size.
 
-Each level halves the size of the next, rounded up, so coarse pixel (i, j) always covers the fine pixels (2i, 2j) to
-(2i+1, 2j+1), of which a border block may lack some.
+Each level has half the size of the next finer one, rounded up, so coarse pixel (i, j) always covers the fine pixels
+(2i, 2j) to (2i+1, 2j+1); a border block may be incomplete.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def refine(u: Tensor, data: DataTerm) -> Tensor:
 def pull(data: DataTerm, push: Push = push, refine: Refine = refine) -> Tensor:
     """A dense field (B, C, H, W): f where exact, and elsewhere the values of coarser levels, down to one pixel.
 
-    It fills a hole of any size; where nothing at all is known it is zero. push, refine: these steps, or faster ones.
+    It fills a hole of any size; if nothing is known, it is zero. push, refine: this module's, or faster versions.
     """
     levels = push(data, levels_to_one_pixel(data.f))[::-1]
     start = torch.where(levels[0].known, levels[0].f, 0)

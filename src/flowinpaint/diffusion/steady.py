@@ -1,17 +1,17 @@
 """Solver for the steady state of diffusion inpainting: A u + k (f - u) = 0, with u = f where k is infinite.
 
 `solve_steady` is conjugate gradients preconditioned by a multigrid V-cycle, for any edge weights whose graph Laplacian
-is positive semi-definite: the anisotropic scheme of `stencil`, with its negative weights, and positive graphs alike.
-`steady_state` is the same as a differentiable function of f, of the edge weights and of the data weights k, by the
-implicit-function theorem.
+is positive semi-definite: the anisotropic scheme of `stencil`, with its negative weights, and graphs with positive
+weights. `steady_state` is the same as a differentiable function of f, of the edge weights and of the data weights k, by
+the implicit-function theorem.
 
 The unknown is x = u - f̃, where f̃ is f at given pixels and their mean m elsewhere: (-A + k) x = A f̃. Its right-hand
-side does not contain k, so weights of any size are solved alike, and infinite ones are the limit x = 0.
+side does not contain k, so weights of any size are handled the same way; infinite ones are the limit x = 0.
 
-The iteration runs in float32, where a 2D image's fields stay in the cache, and corrects itself by residuals computed in
+The iteration runs in float32, where a 2D image's fields stay in the cache, and is corrected by residuals computed in
 float64: x is accumulated in float64, and whenever the residual has fallen a hundredfold it is replaced by the true one
-(van der Vorst and Ye, 2000). The search direction is kept, so nothing restarts. Where weights span more than float32
-can resolve, this gains nothing, and the iteration continues in float64.
+(van der Vorst and Ye, 2000). The search direction is kept, so nothing restarts. If weights span more than float32 can
+resolve, this does not converge, and the iteration continues in float64.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ Report = Callable[[int, float], None]
 _norms = partial(torch.linalg.vector_norm, dim=(2, 3), keepdim=True)
 
 _SINGLE_PRECISION_STEPS = 64
-"""Iterations in float32 after which float64 takes over: weights that differ by more than float32 can tell."""
+"""Iterations in float32 after which float64 is used: the weights then span more than float32 can resolve."""
 _REPLACE_AT = 1e-2
-"""Fall of the residual after which it is computed anew."""
+"""Factor by which the residual must fall before it is recomputed."""
 _LONGEST_TRUST = 32
-"""Iterations after which it is computed anew in any case."""
+"""Iterations after which the residual is recomputed in any case."""
 _FUTILE_REPLACEMENTS = 5
-"""Replacements in a row that hardly lowered the true residual, after which the iteration gives up."""
+"""Consecutive replacements that hardly lowered the true residual, after which the iteration gives up."""
 _UNSEEN_STEPS = 2
-"""Iterations on the GPU between two looks at the residual."""
+"""Iterations on the GPU between two checks of the residual."""
 
 
 @torch.no_grad()
@@ -62,9 +62,9 @@ def solve_steady(
 
     f (B, C, H, W), c (B, 1, H, W) > 0 where a vector is given, weights w (B, 4, H, W) as from `stencil.edge_weights`,
     data_weight k (B, 1, H, W), by default infinite; any floating type. Edges that leave the image are ignored. Each
-    channel of each image ends at a residual of at most tolerance · ‖A f̃‖ over the pixels that are not exact: relative
-    to that of filling with the mean m of the given vectors. Pixels that no path of edges ties to a given one become m.
-    `report` is called with the iterations so far and the largest relative residual, which the history lists too.
+    channel of each image ends at a residual of at most tolerance · ‖A f̃‖ over the pixels that are not exact, i.e.
+    relative to filling with the mean m of the given vectors. Pixels that no path of edges connects to a given one
+    become m. `report` gets the iterations so far and the largest relative residual, which the history also lists.
     """
     check_shapes(f, c=(c, 1), weights=(weights, len(EDGES)))
     if not torch.isfinite(weights).all():
@@ -128,7 +128,7 @@ class _SteadyState(torch.autograd.Function):
         tolerance, max_iterations = ctx.limits  # type: ignore[attr-defined]
         data, w = data_term(f, c, data_weight), weights.double()
         exact, known = data.exact, data.known
-        # An image in which nothing is known is zero whatever the weights are.
+        # An image in which nothing is known is zero for any weights.
         right = g.double().masked_fill(exact | ~known.any(-1, keepdim=True).any(-2, keepdim=True), 0)
         lam, iterations, history, status = _conjugate_gradients(w, data, right, tolerance, max_iterations, None)
         Solution(lam, iterations, history[-1], status).warn_unless_converged("the gradient of steady_state", 3)
@@ -152,7 +152,7 @@ def _conjugate_gradients(
     """Solve (-A + k) x = right, x = 0 where exact, in float64: x, iterations, relative residuals, status."""
     exact, k = data.exact, _finite_weight(data)
     scale = _norms(right)
-    if not (scale > 0).any():  # nothing flows in, so zero is a solution
+    if not (scale > 0).any():  # zero right-hand side, so zero is a solution
         return torch.zeros_like(right), 0, [0.0], "converged"
     right = right / torch.where(scale > 0, scale, 1)
 
@@ -174,7 +174,7 @@ def _conjugate_gradients(
                 candidate_r -= k * candidate
             candidate_r.masked_fill_(exact, 0)
             found = _norms(candidate_r)
-            better = found < norms  # channel by channel: one that cannot be solved must not hold up the others
+            better = found < norms  # per channel: one that cannot be solved must not stall the others
             gained = bool(((found < 0.9 * norms) & (norms > tolerance)).any())
             if better.all():
                 x, r, norms = candidate, candidate_r, found
@@ -199,8 +199,8 @@ def _conjugate_gradients(
 class _Iteration:
     """Preconditioned conjugate gradients on padded fields of r's type, from x = 0 and a residual r (B, C, H, W).
 
-    On the CPU every channel of every image iterates on its own; on the GPU, where a launch costs more than what it
-    computes, they go together.
+    On the CPU every channel of every image iterates separately; on the GPU, where a launch costs more than its
+    computation, they iterate together.
     """
 
     def __init__(self, multigrid: Multigrid, r: Tensor) -> None:
@@ -220,12 +220,12 @@ class _Iteration:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def advance(self, at_most: int) -> int:
-        """Do one iteration, or on the GPU several before anyone looks, and return how many."""
+        """Do one iteration, or on the GPU several without checking the residual, and return how many."""
         if self.r.device.type != "cuda" or self.multigrid.kernels is reference:
             self._step()
             return 1
         if self.graph is None:
-            self._step()  # compiles what there is to compile
+            self._step()  # compiles the kernels
             self.graph = record(self._step)
             return 1
         steps = min(_UNSEEN_STEPS, at_most)
@@ -238,7 +238,7 @@ class _Iteration:
 
 
 class _Part(NamedTuple):
-    """What an iteration works on: its hierarchy, padded fields, and rᵀz and ‖r‖ as (B, C, 1, 1)."""
+    """State of an iteration: its hierarchy, padded fields, and rᵀz and ‖r‖ as (B, C, 1, 1)."""
 
     multigrid: Multigrid
     x: Tensor
@@ -262,13 +262,13 @@ class _Part(NamedTuple):
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    """The quotient, and zero for a channel that has nothing left to do."""
+    """The quotient a / b, and zero where b <= 0, for a channel that is already solved."""
     return torch.where(b > 0, a / b, 0)
 
 
 def check_limits(tolerance: float, max_iterations: float) -> None:
-    """Raise InputError unless an iteration can end by these."""
+    """Raise InputError unless both limits can end an iteration."""
     if not 0 < tolerance < torch.inf:
         raise InputError(f"tolerance must be a relative residual above 0, got {tolerance}")
     if not max_iterations >= 1 or max_iterations % 1:
-        raise InputError(f"max_iterations must be a whole number of at least 1, got {max_iterations}")
+        raise InputError(f"max_iterations must be an integer of at least 1, got {max_iterations}")

@@ -51,7 +51,7 @@ Region = tuple[EllipsisType, slice, slice]
 
 
 def edge_ends(k: int, H: int, W: int) -> tuple[Region, Region]:
-    """Where edge k begins, and where it ends: two regions of (…, H, W) of the same shape."""
+    """The start pixels and the end pixels of edges k: two regions of (…, H, W) of the same shape."""
     dy, dx = EDGES[k]
     near = (..., slice(0, H - dy), slice(max(0, -dx), W - max(0, dx)))
     far = (..., slice(dy, H), slice(max(0, dx), W - max(0, -dx)))

@@ -33,13 +33,13 @@ class Orientation(NamedTuple):
 def perona_malik(x: Tensor, lam: Tensor | float, floor: float = 0.0) -> Tensor:
     """Diffusivity g(x) = 1 / (1 + x²/λ²), in (0, 1] (Section 3.3).
 
-    A floor beside λ² keeps the quotient finite when a learned λ passes through zero.
+    A floor added to λ² keeps the quotient finite when a learned λ passes through zero.
     """
     return 1 / (1 + x**2 / (lam * lam + floor))
 
 
 def gaussian_blur(image: Tensor, rho: float) -> Tensor:
-    """Convolve (B, C, H, W) with a Gaussian of standard deviation rho in pixels, borders mirrored."""
+    """Convolve (B, C, H, W) with a Gaussian of standard deviation rho in pixels, with mirrored borders."""
     if rho <= 0:
         return image
     radius = math.ceil(3 * rho)
@@ -48,7 +48,7 @@ def gaussian_blur(image: Tensor, rho: float) -> Tensor:
     kernel = kernel / kernel.sum()
     for axis, shape in ((2, (1, 1, -1, 1)), (3, (1, 1, 1, -1))):
         size, channels = image.shape[axis], image.shape[1]
-        # An index beyond the border is reflected, as often as a tiny image needs.
+        # An index beyond the border is reflected, several times if the image is tiny.
         index = torch.arange(-radius, size + radius, device=image.device) % (2 * size)
         index = torch.where(index < size, index, 2 * size - 1 - index)
         weight = kernel.view(shape).expand(channels, *shape[1:])
@@ -78,13 +78,13 @@ def eigenvalues(tensor: SymmetricTensor) -> tuple[Tensor, Tensor]:
 
 
 def orientation_of(tensor: SymmetricTensor) -> Orientation:
-    """Axis of the eigenvector of the larger eigenvalue; (0, 0), no axis at all, where the tensor is isotropic."""
+    """Axis of the eigenvector of the larger eigenvalue; (0, 0), meaning no axis, where the tensor is isotropic."""
     norm = _deviator_norm(tensor)
     return Orientation((tensor.a - tensor.c) / norm, 2 * tensor.b / norm)
 
 
 def _deviator_norm(tensor: SymmetricTensor) -> Tensor:
-    """μ₁ - μ₂, kept from zero where its square root has no derivative."""
+    """μ₁ - μ₂, bounded away from zero, where its square root has no derivative."""
     squared = (tensor.a - tensor.c) ** 2 + 4 * tensor.b**2
     return torch.sqrt(squared + torch.finfo(squared.dtype).tiny)
 
@@ -92,7 +92,7 @@ def _deviator_norm(tensor: SymmetricTensor) -> Tensor:
 def orientation_from_vector(vx: Tensor, vy: Tensor, floor: float = 1e-12) -> Orientation:
     """Axis of v₁ = (vx, vy)ᵀ / ‖(vx, vy)‖; the vector need not be normalised.
 
-    A floor beside ‖(vx, vy)‖² makes the axis, and with it the tensor's anisotropy, fade where the vector does.
+    A floor added to ‖(vx, vy)‖² makes the axis, and thus the tensor's anisotropy, vanish as the vector does.
     """
     squared = vx * vx + vy * vy + floor
     return Orientation((vx * vx - vy * vy) / squared, 2 * vx * vy / squared)

@@ -41,15 +41,15 @@ def evaluate(
 ) -> list[Record]:
     """Fill every frame below root (see `data.folder`) by every method, and measure the errors.
 
-    methods: names, or paths of .safetensors files. densities: shares of the pixels in (0, 1]; frames with too few
-    valid pixels for a density are left out of it. patterns: names of `masks.cases.PATTERNS`.
-    out: a folder that keeps each finished record (records.jsonl); a second call continues from there. It repeats runs
+    methods: names, or paths of .safetensors files. densities: fractions of the pixels in (0, 1]; frames with too few
+    valid pixels for a density are skipped. patterns: names of `masks.cases.PATTERNS`.
+    out: a folder for the finished records (records.jsonl); a second call continues from there. It repeats runs
     whose files, parameters or version changed, or all runs if `fresh`. pictures: also draw
     out/previews/<dataset>/<sample>_<case>.png. jobs: processes; more than one needs a main program that can be
     imported. A method that raises on a frame gives a record with an error.
     """
     if pictures and out is None:
-        raise InputError("pictures needs a folder: pass out")
+        raise InputError("out must be a folder if pictures is True, got None")
     cases = check_cases(densities, patterns)
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
@@ -73,7 +73,7 @@ def evaluate(
     if not plan:
         raise InputError(f"densities: no frame has enough valid pixels for {100 * min(densities):g} %")
     if folder is not None:
-        if folder.resolve().is_relative_to(Path(root).resolve()):  # where it would pass for a data set
+        if folder.resolve().is_relative_to(Path(root).resolve()):  # it would be read as a data set
             raise InputError(f"{out}: must lie outside of the root {root}")
         make_folder(folder)
     with open_store(folder and folder / "records.jsonl", fresh) as store:
@@ -101,5 +101,5 @@ def check_method(method: str, argument: str = "methods") -> str:
     if found.weights is None:
         return ""
     if found.shipped:
-        check_shipped(found.weights)  # here once, not in every run
+        check_shipped(found.weights)  # once, not in every run
     return file_hash(found.weights)

@@ -28,9 +28,9 @@ def paper_name(method: str) -> str:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One block of Table 1, 2 or 3: a figure by the name of the method or network, at 1, 5 and 10 %.
+    """One block of Table 1, 2 or 3: values by the name of the method or network, at 1, 5 and 10 %.
 
-    words: parts of the name, in lower case, of the data set that it belongs to.
+    words: lower-case parts of the name of its data set.
     """
 
     title: str
@@ -39,16 +39,16 @@ class PaperTable:
     values: dict[str, Triple]
 
     def is_of(self, dataset: str) -> bool:
-        """Whether a data set's name fits this block."""
+        """Whether this block is for a data set of that name."""
         return all(word in dataset.lower() for word in self.words)
 
     def value(self, method: str, density: float) -> float | None:
-        """The figure of a method, by its name in this package or in the paper; None if the paper has none."""
+        """The value of a method, by its name in this package or in the paper; None if the paper has none."""
         row = self.values.get(paper_name(method))
         return None if row is None else row[PAPER_DENSITIES.index(density)]
 
     def difference(self, network: str, density: float) -> float | None:
-        """A network's figure minus that of the full one in Table 2; None for that one, or if the paper has none."""
+        """A network's value minus the full network's in Table 2; None for the latter, or if the paper has none."""
         own, full = self.value(network, density), self.value("full", density)
         return None if own is None or full is None or network == "full" else round(own - full, 2)
 

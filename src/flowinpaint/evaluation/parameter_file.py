@@ -1,4 +1,4 @@
-"""Parameters of a method in a small JSON file, one set for all densities or one for each.
+"""Parameter files: parameters of a method in a small JSON file, one set for all densities or one for each.
 
 {"method": "eed", "lam": 1e-4, "alpha": 0.3}
 {"method": "eed", "by_density": {"0.01": {"lam": 1e-4, "alpha": 0.42}, "0.05": {"lam": 1e-4, "alpha": 0.3}}}
@@ -60,7 +60,7 @@ def read_parameters(path: StrPath) -> ParameterTable:
 
 
 def write_parameters(path: StrPath, table: ParameterTable) -> None:
-    """Write a file for `read_parameters`, whole or not at all."""
+    """Write a file for `read_parameters`, atomically."""
     by_density = {f"{density:g}": values for density, values in sorted(table.by_density.items())}
     write_text(Path(path), json.dumps({"method": table.method, "by_density": by_density}, indent=1) + "\n")
 
@@ -81,4 +81,4 @@ def _density(path: Path, key: str) -> float:
     with suppress(ValueError):
         if 0 < (density := float(key)) <= 1:
             return density
-    raise InputError(f'{path}: a density must be a share above 0 and at most 1, such as "0.05"; got {key!r}')
+    raise InputError(f'{path}: a density must be a share above 0 and at most 1, such as "0.05", got {key!r}')

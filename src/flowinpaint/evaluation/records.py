@@ -22,10 +22,10 @@ if sys.platform != "win32":
 
 @dataclass(frozen=True)
 class RunKey:
-    """Everything that a result depends on: runs with equal keys differ in their seconds only.
+    """All inputs of a run: runs with equal keys differ only in their seconds.
 
-    density: the share of known pixels, None if `mask` is a pattern. mask: the origin of the mask. crop: the side of
-    the middle part that is used, 0 for all. inputs: a hash of the image, truth and mask files; weights: one of the
+    density: the fraction of known pixels, None if `mask` is a pattern. mask: the origin of the mask. crop: the side of
+    the central part that is used, 0 for all. inputs: a hash of the image, truth and mask files; weights: a hash of the
     network's weights, "" without any.
     """
 
@@ -55,12 +55,12 @@ class RunKey:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Errors of a filled field in px and per cent, and the course of the run.
+    """Errors of a filled field in px and per cent, and statistics of the run.
 
     epe: over all valid pixels, known ones included; epe_unknown: over the unknown ones, None if there are none.
     fl: per cent off by more than 3 px and 5 %; over_1, over_3: off by more than 1 and 3 px; all over the valid pixels.
-    threads: PyTorch's, which the seconds depend on. given: the share of all pixels that is known, None in files of old
-    versions. uncertainty: quality of the method's predicted errors, if it predicts any.
+    threads: number of PyTorch's threads, on which the seconds depend. given: the fraction of known pixels, None in
+    files of old versions. uncertainty: quality of the method's predicted errors, if it predicts any.
     """
 
     epe: float
@@ -88,7 +88,7 @@ class Record:
 
 
 class RecordStore:
-    """Records by key; each is appended to a file of JSON lines at once."""
+    """Records by key; each is immediately appended to a file of JSON lines."""
 
     def __init__(self, file: IO[bytes] | None = None) -> None:
         self._file = file
@@ -96,7 +96,7 @@ class RecordStore:
         if file is not None:
             file.seek(0)
             lines = file.read().splitlines(keepends=True)
-            # A killed run may have left half a line; the next record must not continue it.
+            # A killed run may have left an incomplete line; the next record must not continue it.
             if lines and not lines[-1].endswith(b"\n"):
                 file.truncate(sum(map(len, lines[:-1])))
             for line in lines:
@@ -134,7 +134,7 @@ def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStor
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise InputError(f"{path}: another run is writing to it; wait, or name another place") from error
+                raise InputError(f"{path}: another run is writing to it; wait, or use another path") from error
         if fresh:
             file.truncate(0)
         yield RecordStore(file)

@@ -23,7 +23,7 @@ R_COLUMN = 1
 _NAMED = 6
 _HEADINGS = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds"]
 _DIGITS = {"ratio": 3, "epe": 3, "epe_unknown": 3, "fl": 2, "over_1": 2, "over_3": 2, "seconds": 2}
-"""The columns behind the method, and their decimals."""
+"""The columns after the method, and their decimals."""
 
 
 def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
@@ -93,7 +93,7 @@ def left_out_text(case: Case, names: Sequence[str]) -> str:
 def write_reports(
     folder: Path, records: Sequence[Record], scores: Sequence[Score], reference: str, settings: dict[str, Any]
 ) -> list[Path]:
-    """Write results.json, results.csv and results.md, each whole or not at all."""
+    """Write results.json, results.csv and results.md, each atomically."""
     texts = {
         "results.json": json.dumps(as_json(records, scores, reference, settings), indent=1) + "\n",
         "results.csv": as_csv(records),
@@ -178,7 +178,7 @@ def run_text(key: RunKey) -> str:
 
 
 def parameters_text(parameters: dict[str, float | str]) -> str:
-    """Parameters as key=value, separated by blanks."""
+    """Parameters as key=value, separated by spaces."""
     return " ".join(f"{k}={v if isinstance(v, str) else f'{v:g}'}" for k, v in parameters.items())
 
 

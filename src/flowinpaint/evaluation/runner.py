@@ -1,4 +1,4 @@
-"""Runs of methods on frames: one after the other or in several processes, each kept when it is finished."""
+"""Runs of methods on frames: one after the other or in several processes; each record is saved when it is finished."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Job:
 class Step:
     """Progress of an evaluation: `done` of `total` runs, `record` the last, None before the first new one.
 
-    left: how many runs of the record's data set and method are still to come.
+    left: the number of remaining runs of the record's data set and method.
     """
 
     done: int
@@ -79,9 +79,9 @@ def complete(
     progress: Callable[[Step], None] | None,
     run: Callable[[Sequence[Job], int], Generator[Record, None, None]] | None = None,
 ) -> list[Record]:
-    """Do the runs of a plan that the store lacks, keep their records, and return those of all runs in order.
+    """Do the runs of a plan that are missing in the store, add their records, and return all records in order.
 
-    run: receives these jobs and the number of processes, and yields their records; by default `run_jobs`.
+    run: gets the missing jobs and the number of processes, and yields their records; by default `run_jobs`.
     """
     report = progress or (lambda step: None)
     keys = [key for job in plan for key in job.runs]
@@ -90,7 +90,7 @@ def complete(
     done = len(keys) - left.total()
     report(Step(done, len(keys)))
     new: dict[str, Record] = {}
-    with closing((run or run_jobs)(todo, processes)) as records:  # so that an interruption ends the processes at once
+    with closing((run or run_jobs)(todo, processes)) as records:  # an interruption ends the processes immediately
         for record in records:
             store.add(record)
             new[record.key.text] = record
@@ -102,7 +102,7 @@ def complete(
 
 
 def _unfinished(job: Job, store: RecordStore) -> Job:
-    """The runs of a job that the store lacks; all of them if its picture has to be drawn."""
+    """The runs of a job that are missing in the store; all of them if its picture has to be drawn."""
     missing = tuple(key for key in job.runs if store.find(key) is None)
     draws = job.picture is not None and (missing or not job.picture.exists())
     return job if draws else replace(job, runs=missing)
@@ -132,7 +132,7 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
             "processes"
         ) from error
     except BaseException:
-        # Ctrl-C, or the caller wants no more: do not wait for a process in the middle of a long run.
+        # Ctrl-C, or the caller stopped: do not wait for a process in the middle of a long run.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
@@ -170,7 +170,7 @@ def fill_frame(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
 def record_runs(
     keys: Sequence[RunKey], frames: Sequence[Frame], fill: Callable[[], Sequence[Result]]
 ) -> list[tuple[Record, Result | None]]:
-    """Fill frames in one call: the record and the result of each, or records of the error that the call raises."""
+    """Fill frames in one call: the record and result of each, or records of the error if the call raises one."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -203,7 +203,7 @@ def measure(result: Result, frame: Frame) -> Measurement:
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which reaches the whole group: their parent ends them."""
+    """Start processes that ignore Ctrl-C, which the whole process group receives: the parent ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

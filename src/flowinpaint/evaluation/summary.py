@@ -17,9 +17,9 @@ class Score:
     """One method in one case (a density or pattern) on one data set, or over all of them if dataset is None.
 
     Errors and seconds are means over a data set's samples, or means of these means over all data sets; None if no
-    sample was measured. ratio: R, the mean EPE over that of the reference method on the same samples, and over all
-    data sets the geometric mean, None if one of them has none; below 1 is better than the reference. drawn: the number
-    of samples whose mask was drawn instead of read from a file. given: the share of known pixels.
+    sample was measured. ratio: R, the mean EPE relative to that of the reference method on the same samples, and over
+    all data sets the geometric mean, None if one of them has none; below 1 is better than the reference. drawn: the
+    number of samples whose mask was drawn instead of read from a file. given: the fraction of known pixels.
     """
 
     method: str
@@ -47,8 +47,8 @@ Group = dict[str, Record]
 def summarise(records: Iterable[Record], reference: str) -> list[Score]:
     """Scores by case, then method, then data set, the one over all data sets last.
 
-    If several records have the same method, case and sample, the last counts. Data sets without a sample in a case are
-    not part of it.
+    If several records have the same method, case and sample, the last is used. Data sets without a sample in a case
+    are left out of it.
     """
     groups = defaultdict[tuple[Case, str, str], Group](dict)
     for record in records:
@@ -59,7 +59,7 @@ def summarise(records: Iterable[Record], reference: str) -> list[Score]:
     datasets = list(dict.fromkeys(dataset for _, _, dataset in groups))
     if reference not in methods:
         raise InputError(
-            f"reference must be one of the measured methods {', '.join(methods) or '(none)'}; got {reference!r}"
+            f"reference must be one of the measured methods {', '.join(methods) or '(none)'}, got {reference!r}"
         )
     scores = []
     for case in cases:

@@ -49,7 +49,7 @@ class ParameterGrid:
 
     @property
     def border(self) -> list[str]:
-        """The parameters whose best value is an end of their range, so that the optimum may lie outside."""
+        """The parameters whose best value is at an end of their range, so that the optimum may be outside."""
         places = zip(("lam", "alpha"), self.best, self.epe.shape, strict=True)
         return [name for name, place, count in places if place in (0, count - 1)]
 
@@ -71,13 +71,13 @@ def tune_eed(
 ) -> list[ParameterGrid]:
     """Compute the mean EPE of `eed` on every point of the grid, at every density.
 
-    samples: the largest number of frames, drawn below root by the seed, which also draws masks where there are no
-    files. crop: the side of the middle part that is used, 0 for all. records: a file that keeps finished runs, so that
-    a second call continues from there.
+    samples: the maximum number of frames, drawn at random below root; the seed selects them, and the masks of frames
+    without mask files. crop: the side of the central part that is used, 0 for all. records: a file for finished runs,
+    so that a second call continues from there.
     """
     check_cases(densities)
     if crop < 0:
-        raise InputError(f"crop must be a side in pixels, or 0 for no crop; got {crop}")
+        raise InputError(f"crop must be a side in pixels, or 0 for no crop, got {crop}")
     for name, value in {"jobs": jobs, "samples": samples, "lambdas": lambdas, "alphas": alphas}.items():
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
@@ -125,7 +125,7 @@ def grids_as_csv(grids: Sequence[ParameterGrid]) -> str:
 
 
 def _grid(records: Sequence[Record], density: float, lams: list[float], alphas: list[float]) -> ParameterGrid:
-    """The grid of a density from its records, which come by sample, then λ, then α."""
+    """The grid of a density from its records, which are ordered by sample, then λ, then α."""
     errors = [math.nan if record.measured is None else record.measured.epe for record in records]
     by_sample = np.reshape(errors, (-1, len(lams), len(alphas)))
     # Contiguous, so that numpy sums pairwise: `mean(0)` rounds differently and would change stored results.

@@ -1,6 +1,6 @@
 """Quality of predicted errors: sparsification, measured by AUSE, and calibration.
 
-Sparsification removes pixels by falling uncertainty. If it predicts the error, the mean error of the remaining pixels
+Sparsification removes pixels in order of decreasing uncertainty. If it predicts the error, the mean error of the rest
 falls fast; an oracle that removes by the error itself is the lower bound (Ilg et al., *Uncertainty estimates and
 multi-hypotheses networks for optical flow*, ECCV 2018).
 """
@@ -24,12 +24,12 @@ Mask = npt.NDArray[np.bool_]
 Curve = npt.NDArray[np.float64]
 
 STEPS = 50
-"""Points of the curves that an evaluation keeps."""
+"""Number of points of the curves that an evaluation saves."""
 
 
 @dataclass(frozen=True)
 class Sparsification:
-    """curve, oracle (n,): the mean error of the remaining pixels over that of all, when a share i / n is removed.
+    """curve, oracle (n,): the mean error of the remaining pixels over that of all, when a fraction i / n is removed.
 
     `curve` removes by the uncertainty, `oracle` by the error itself.
     """
@@ -39,7 +39,7 @@ class Sparsification:
 
     @property
     def removed(self) -> Curve:
-        """The shares (n,) of removed pixels, from 0 to just below 1."""
+        """The fractions (n,) of removed pixels, from 0 to just below 1."""
         return np.arange(self.curve.size) / self.curve.size
 
     @property
@@ -53,7 +53,7 @@ def sparsification(error: Map, uncertainty: Map, valid: Mask | None = None, step
     """Sparsification curves of an uncertainty (H, W) for a non-negative error (H, W).
 
     Only valid (H, W) pixels count; by default those whose error is not NaN. Only the order of the uncertainties
-    matters; equal ones count as removed in random order, on average. The curves are flat if all errors are 0.
+    matters; for equal ones the curve is the average over random orders. The curves are flat if all errors are 0.
     """
     errors, uncertainties = _valid_values(error, uncertainty, valid)
     if steps < 2:
@@ -72,9 +72,9 @@ def distance_to_known(mask: Mask) -> Curve:
 class UncertaintyQuality:
     """Means over the valid unknown pixels, and sparsification curves (STEPS,) over them.
 
-    error, expected: the true and the expected endpoint error in px. within_1: the share of pixels with an error below
-    1 px, which the mean `confidence` should match. curve, distance, oracle: pixels removed by the expected error, the
-    distance to the nearest known pixel, and the error itself.
+    error, expected: the true and the expected endpoint error in px. within_1: the fraction of pixels with an error
+    below 1 px, which the mean `confidence` should match. curve, distance, oracle: pixels removed by the expected error,
+    the distance to the nearest known pixel, and the error itself.
     """
 
     error: float
@@ -117,13 +117,13 @@ def uncertainty_quality(result: Result, frame: Frame) -> UncertaintyQuality | No
 
 
 def _curve(errors: Curve, uncertainties: Curve, steps: int) -> Curve:
-    """The relative mean error (steps,) of the rest of errors (N,) when a share i / steps is removed."""
+    """The relative mean error (steps,) of the remaining errors (N,) when a fraction i / steps is removed."""
     if not errors.any():
         return np.ones(steps)
     count = errors.size
     _, group, sizes = np.unique(-uncertainties, return_inverse=True, return_counts=True)
-    expected = np.bincount(group, errors) / sizes  # of a pixel, by groups of equal uncertainty, the largest first
-    # Summed from the end, so that a remaining sum is not a difference of large sums.
+    expected = np.bincount(group, errors) / sizes  # mean error of each group of equal uncertainty, the largest first
+    # Sum from the end, so that a remaining sum is not a difference of large sums.
     remaining = np.cumsum(np.repeat(expected, sizes)[::-1])[::-1]
     gone = np.arange(steps) * count // steps
     means = remaining[gone] / (count - gone)

@@ -28,12 +28,12 @@ from flowinpaint.viz.sheet import Panel, contact_sheet
 Window = tuple[slice, slice]
 
 ENLARGED = 0.25
-"""The sides of the enlarged part over those of the frame."""
+"""Side length of the enlarged part relative to the frame."""
 SHEET_WIDTH = 1800
 PANEL_WIDTHS = (240, 320)
 OWN_SIZE = (320, 480)
 OWN_SCENE = 2**61 + 1
-"""The generator's scene below the landscape; training counts from 0 and does not reach it."""
+"""Number of the generated scene below the landscape; training counts from 0 and does not reach it."""
 JPEG_QUALITY = 70
 _BOX = (230, 30, 30)
 _NEAR = 3
@@ -90,10 +90,10 @@ def zoom_figure(rows: Sequence[ZoomRow], case: Case) -> Rgb:
 
 
 def strongest_edges(truth: Field, valid: npt.NDArray[np.bool_]) -> Window:
-    """The window of a field (H, W, C) with the largest sum of squared jumps between neighbours; the middle without any.
+    """The window of a field (H, W, C) with the largest sum of squared jumps between neighbours, or the centre if none.
 
-    The square makes a border outweigh a slope. A pixel that is not valid (H, W) takes the vector of the nearest valid
-    one if that is near: so a laser's scan lines have borders between them, and an empty sky has none.
+    The square makes a border outweigh a slope. A pixel that is not valid (H, W) gets the vector of the nearest valid
+    one if that is close; so there are borders between the scan lines of a laser, but not in an empty sky.
     """
     distance, nearest = distance_transform_edt(~valid, return_indices=True)
     values, near = truth[tuple(nearest)].astype(np.float64), distance <= _NEAR

@@ -1,8 +1,8 @@
 """Flow fields in .flo, KITTI's .png, .pfm, .npy and .npz files.
 
 A flow is a floating array (H, W, C): displacements (C = 2), disparities or depths (C = 1), or C values of any
-unit. In memory an unknown vector is NaN in all channels, whatever the file format uses. Headers are checked
-against the file's size before memory is allocated.
+unit. In memory an unknown vector is NaN in all channels, for every file format. Headers are checked against the
+file's size before memory is allocated.
 """
 
 import re

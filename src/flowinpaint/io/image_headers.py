@@ -19,7 +19,7 @@ MAX_EXPANSION = 1032
 
 Size = tuple[int, int]
 Findings = Iterator[Any]
-"""What a reader of headers yields: the size (width, height), unless there is none; then faults, false where none is."""
+"""Result of a header reader: the size (width, height), unless there is none; then faults, each false if absent."""
 
 # 0xFF followed by 0x00 or 0xD0-0xD7 is coded data of a scan, not a segment.
 _JPEG_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])")
@@ -41,7 +41,7 @@ def image_kind(data: bytes) -> str | None:
 
 
 def check_image_file(path: Path, data: bytes) -> Size:
-    """Width and height of the image `data`; FileFormatError about `path` unless it is complete, as far as headers tell.
+    """Width and height of the image `data`; FileFormatError about `path` unless its headers say that it is complete.
 
     Its size is checked before anything else.
     """
@@ -152,7 +152,7 @@ def _tiff_tags(data: bytes) -> dict[str, tuple[int, ...]]:
         name = _TIFF_TAGS.get(tag)
         if name and name not in tags and kind in _TIFF_CODES and length:
             values, place = f"{order}{length}{_TIFF_CODES[kind]}", position + step - width
-            if struct.calcsize(values) > width:  # the entry's last word tells where they are
+            if struct.calcsize(values) > width:  # the entry's last word is their position
                 (place,) = struct.unpack_from(order + word, data, place)
             tags[name] = struct.unpack_from(values, data, place)
     return tags

@@ -70,9 +70,9 @@ def lidar_mask(
 ) -> Mask:
     """The points of a spinning laser scanner: curved lines that get closer to each other toward the horizon.
 
-    There are none above the horizon, a fraction of the height. Points are `spacing` pixels apart along a line. lost is
-    the fraction of single points without a return, gaps the fraction of the image in patches without returns, and
-    focal the focal length in image widths; a shorter one curves the lines more.
+    There are no points above the horizon, a fraction of the height. Points are `spacing` pixels apart along a line.
+    lost is the fraction of single points without a return, gaps the fraction of the image in patches without returns,
+    and focal the focal length in image widths; a shorter one curves the lines more.
     """
     beams = _numbers(lines=(lines, Limit.COUNT), spacing=(spacing, Limit.LENGTH), focal=(focal, Limit.POSITIVE))
     parts = _numbers(horizon=(horizon, Limit.PART), lost=(lost, Limit.PART), gaps=(gaps, Limit.PART))
@@ -156,7 +156,7 @@ def occlusion_mask(
 ) -> Mask:
     """All pixels, or a random fraction (density) of them, outside bands along the jumps of a flow (H, W, C).
 
-    A forward-backward check leaves such masks. If neighbours differ by more than `jump`, the band extends `reach`
+    Forward-backward checks produce such masks. If neighbours differ by more than `jump`, the band extends `reach`
     pixels to either side per pixel of the difference, at most `widest`. Non-finite vectors are not valid.
     """
     numbers = _numbers(reach=(reach, Limit.WEIGHT), density=(density, Limit.SHARE))

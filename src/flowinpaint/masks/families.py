@@ -160,7 +160,7 @@ def _covered(length: int, middle: Tensor, side: Tensor) -> Tensor:
 
 
 def occlusion(noise: Tensor, flow: Tensor, reach: Tensor, jump: float, widest: int, density: Tensor) -> Tensor:
-    """A density of pixels outside bands along the jumps of a flow (B, C, H, W), as a forward-backward check leaves.
+    """A density of pixels outside bands along the jumps of a flow (B, C, H, W), as after a forward-backward check.
 
     To either side of a difference of more than `jump`, the band is `reach` pixels wide per pixel of the difference, at
     most `widest`.

@@ -75,7 +75,7 @@ class MaskMix:
     def __post_init__(self) -> None:
         check_fields(self)
         if not self._weights():
-            raise InputError(f"at least one of {', '.join(FAMILIES)} must be above 0")
+            raise InputError(f"at least one of {', '.join(FAMILIES)} must be above 0, got none")
 
     def _weights(self) -> dict[str, float]:
         return {name: weight for name in FAMILIES if (weight := getattr(self, name))}

@@ -32,7 +32,7 @@ from flowinpaint.methods.laplace_beltrami import image_distance
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COLOUR_RANGE = 255.0
-"""Scale of colours, with lengths in pixels; the default λ is made for it."""
+"""Scale of colours, with lengths in pixels; the default λ is chosen for it."""
 SWEEPS_AT_ONCE = 20
 """Sweeps between two reports of progress."""
 
@@ -65,7 +65,7 @@ def amle(
     max_iterations: int = 1000,
     progress: ProgressCallback | None = None,
 ) -> Solution:
-    """Fill each channel on its own; image (1, 3, H, W) in [0, 1], flow (1, C, H, W), mask (1, 1, H, W). CPU only.
+    """Fill each channel separately; image (1, 3, H, W) in [0, 1], flow (1, C, H, W), mask (1, 1, H, W). CPU only.
 
     scales: levels, each half the size of the next. lam, distance: those of `image_distance`. neighbourhood: 1 for
     the offsets within `ratio` pixels that are visible from the centre (16 for ratio 2), 2 for all of them (24).
@@ -87,7 +87,7 @@ def amle(
     colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
     count = min(scales, levels_to_one_pixel(f))
     levels, images = push(data_term(f, c), count)[::-1], image_pyramid(colours, count)
-    # Clamped, so that the maximum principle holds though the sweeps end early.
+    # Clamped, so that the maximum principle holds although the sweeps end early.
     known = f[0, :, c[0, 0] > 0]
     start = torch.zeros_like(known[:, 0]).clamp(known.amin(1), known.amax(1))
     start = torch.where(levels[0].known, levels[0].f, start[None, :, None, None])

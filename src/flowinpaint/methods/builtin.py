@@ -73,4 +73,4 @@ BUILTIN = {
         _opencv("opencv-ric", "OpenCV: robust affine motion per superpixel", "methods.opencv:opencv_ric"),
     )
 }
-"""By name, in the order of `fi.methods()`."""
+"""Methods by name, in the order of `fi.methods()`."""

@@ -23,16 +23,16 @@ from flowinpaint.result import Progress, ProgressCallback, Solution
 
 TUNED_LAMBDA = 1e-4
 TUNED_ALPHA = {0.01: 0.42, 0.05: 0.3, 0.10: 0.1}
-"""α by mask density, in ascending order. Both are the results of the paper's grid search (its Table 6)."""
+"""α by mask density, in ascending order. λ and α are the results of the paper's grid search (its Table 6)."""
 
 MAX_ITERATIONS = {"multigrid": 1000, "fsi": 100_000}
-"""By solver: an iteration of one costs about a hundred times that of the other."""
+"""Limit by solver: a multigrid iteration costs about a hundred times an FSI step."""
 COARSEST_SIDE = 4
 """The pyramid of the explicit solver stops before a level's shorter side falls below this."""
 
 
 def tuned_alpha(density: float) -> float:
-    """α for a share of known pixels: linear in the log density between the tuned values, constant beyond."""
+    """α for a density of known pixels: linear in the log density between the tuned values, constant beyond."""
     return float(np.interp(math.log(density), [math.log(d) for d in TUNED_ALPHA], list(TUNED_ALPHA.values())))
 
 
@@ -60,7 +60,7 @@ def eed(
     solver: "multigrid" (`diffusion.steady`), or "fsi", explicit steps from coarse to fine as in the paper; both have
     the same steady state.
     max_iterations: by default 1000 cycles or 100,000 steps.
-    weight (1, 1, H, W): how strongly each given vector binds, with diffusivities up to 1; exactly by default.
+    weight (1, 1, H, W): weight of each given vector, relative to diffusivities up to 1; by default infinite (exact).
     """
     if not 1e-12 <= lam <= 1e12:
         raise InputError(f"lam must be a contrast parameter from 1e-12 to 1e12, got {lam}")
@@ -111,7 +111,7 @@ def _fill_by_steps(
     starts from the next coarser one; the coarsest starts from the mean of the given vectors. Iterations are summed over
     the levels; the residual is that of the finest, and the status is the worst of all levels.
     """
-    # The steady state commutes with a constant; without the mean, residuals do not drown in a large offset.
+    # The steady state commutes with adding a constant; subtracting the mean avoids rounding errors of a large offset.
     mean = statistics(torch.where(data.known, data.f, 0), data.binding())[0]
     # Levels halve the sides, rounded up, while the shorter one stays at COARSEST_SIDE or above.
     count = max(1, ((min(image.shape[-2:]) - 1) // (COARSEST_SIDE - 1)).bit_length())

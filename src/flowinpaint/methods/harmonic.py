@@ -18,9 +18,9 @@ def harmonic(
     weight: Tensor | None = None,
     progress: ProgressCallback | None = None,
 ) -> Solution:
-    """The steady state of the five-point Laplacian: smooth, and blind to the image.
+    """The steady state of the five-point Laplacian: smooth, and independent of the image.
 
-    flow (1, C, H, W); mask (1, 1, H, W); weight (1, 1, H, W): how strongly each given vector binds, exactly by default.
+    flow (1, C, H, W); mask (1, 1, H, W); weight (1, 1, H, W): weight of each given vector, by default infinite (exact).
     """
     B, _, H, W = flow.shape
     edges = flow.new_zeros(B, 4, H, W)

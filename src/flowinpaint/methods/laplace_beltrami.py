@@ -31,7 +31,7 @@ def laplace_beltrami(
     """Solve Σ_q (u_q - u_p) / d_pq = 0 over the four neighbours q of each unknown pixel p.
 
     image (1, 3, H, W) in [0, 1]; flow (1, C, H, W); mask (1, 1, H, W).
-    weight (1, 1, H, W): how strongly each given vector binds, in units of 1/d; exactly by default.
+    weight (1, 1, H, W): weight of each given vector, in units of 1/d; by default infinite (exact).
     lam, distance: λ and the kind of `image_distance`, with the mean squared difference of the three colours. The
     authors' program has the sum instead, so their λ is three times ours for the distances 1 and 3.
     """

@@ -38,23 +38,23 @@ _KINDS: tuple[tuple[type, str], ...] = ((bool, "True or False"), (str, "a string
 class Method:
     """A method of `inpaint`: how to run it, what it needs, and what it can do.
 
-    name: what `inpaint` takes as `method`; of a network in a file, its path.
+    name: the argument `method` of `inpaint`; for a network in a file, its path.
     summary: one line for `flowinpaint methods`.
     implementation: the fill function, or the configuration of a network, or its class for the default one;
         "module:name" is imported on first use.
     weights: the file of a network's weights; None for a method without a network.
     shipped: the weights are part of the package, and are compared with their checksum before use.
-    extra: the extra of the package that it needs.
+    extra: the optional extra of the package that it needs.
     trained_by: the network of `flowinpaint reproduce` that makes the weights, which are not part of the package.
     warm_up: a function, or its "module:name", that is called with the device before a fill, for example to compile.
     double: the fill function gets float64. Rounding to float32 keeps the residual of a steady-state solver at about
         2e-6, above its tolerance.
-    devices: the device types it computes on. Tensors elsewhere are copied to the first of them, and the result back.
+    devices: the device types it supports. Tensors on others are copied to the first of these, and the result back.
     channels: the only number of channels C it fills; None for any.
     gives_error: its solutions carry the expected error.
     takes_weights: it takes the weight of each given vector (1, 1, H, W).
     baseline: it exists for comparison, and runs only when named.
-    problem: why it cannot be used, for a plug-in that could not be loaded.
+    problem: the reason why a plug-in could not be loaded.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Method:
 
     @property
     def is_network(self) -> bool:
-        """Whether a network fills the field, be its weights at hand or not."""
+        """Whether this is a network, with or without available weights."""
         return self.weights is not None or bool(self.trained_by)
 
     def not_installed(self) -> str:
@@ -97,7 +97,7 @@ class Method:
         return needs(self.extra) if self.extra and not is_installed(self.extra) else ""
 
     def why_not(self) -> str:
-        """Why `inpaint` cannot run it here by its name, as a clause; "" if it can."""
+        """The reason, as a clause, why `inpaint` cannot run it here by its name; "" if it can."""
         if self.problem:
             return self.problem
         clauses = [self.not_installed()]
@@ -125,7 +125,7 @@ class Method:
             raise InputError(f"flow must have {self.channels} channels for {self.name}, got {channels}")
 
     def prepare(self, device: torch.device) -> Fill:
-        """Load and compile what the method needs on a device; return its fill function for tensors there."""
+        """Load and compile the method for a device; return its fill function for tensors there."""
         if self.weights is not None:
             from flowinpaint.methods.neural import network_fill
 
@@ -147,7 +147,7 @@ class Method:
     ) -> Solution:
         """Fill a field; the tensors are those of `Fill`, on any device.
 
-        weight: (1, 1, H, W), how strongly each given vector binds; only for a method that `takes_weights`.
+        weight: (1, 1, H, W), the weight of each given vector; only for a method that `takes_weights`.
         """
         if weight is not None:
             if not self.takes_weights:

@@ -74,5 +74,5 @@ def _network(weights: Path, shipped: bool, device: torch.device) -> Network:
 
 @lru_cache(maxsize=MOST_KEPT_MODELS)
 def _kept_network(weights: Path, shipped: bool, stamp: tuple[int, ...], device: torch.device) -> Network:
-    """A network as its file was when stamped: reading it, and what its backend prepares, is done once."""
+    """The network in a file with this stamp (size and time); cached, because reading and its backend are expensive."""
     return read_network(weights, shipped, device)

@@ -23,7 +23,7 @@ from flowinpaint.extras import is_installed, needs
 from flowinpaint.result import ProgressCallback, Solution
 
 MOST_MATCHES = 32_766
-"""Edge-aware counts its matches in 16 bits."""
+"""Edge-aware interpolation counts its matches in 16 bits."""
 FEWEST_MATCHES = 4
 """Edge-aware crashes with one match, returns zeros for two and is ill-posed for three."""
 SMALLEST_SIDE = 8
@@ -47,8 +47,8 @@ def opencv_edgeaware(
 ) -> Solution:
     """Edge-aware interpolation; image (1, 3, H, W) in [0, 1], flow (1, 2, H, W), mask (1, 1, H, W).
 
-    k: nearest matches to which a pixel's affine motion is fitted. sigma: how fast a match loses weight with distance.
-    lam: how much image edges lengthen that distance.
+    k: number of nearest matches to which a pixel's affine motion is fitted. sigma: decay of a match's weight with
+    distance. lam: how much image edges increase that distance.
     """
     k = check_whole("k", k, FEWEST_MATCHES)
     for name, value in (("sigma", sigma), ("lam", lam)):
@@ -74,7 +74,7 @@ def opencv_ric(
 ) -> Solution:
     """Robust interpolation of correspondences; image (1, 3, H, W) in [0, 1], flow (1, 2, H, W), mask (1, 1, H, W).
 
-    k: nearest matches to which a superpixel's affine motion is fitted; fewer if OpenCV finds fewer.
+    k: number of nearest matches to which a superpixel's affine motion is fitted; fewer if OpenCV finds fewer.
     """
     k = check_whole("k", k, FEWEST_MATCHES)
     guide, points, vectors = _matches("opencv-ric", image, flow, mask)
@@ -84,7 +84,7 @@ def opencv_ric(
     dense, threads = None, cv2.getNumThreads()
     cv2.setNumThreads(1)  # with one thread and a fixed random seed, repeated calls rarely differ
     try:
-        # If the matches crowd in one corner, some superpixels have fewer than k of them in reach.
+        # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach.
         while dense is None and k > 0:
             cv2.setRNGSeed(0)
             interpolator = _contrib().createRICInterpolator()

@@ -5,7 +5,7 @@ An installed package adds a method through the entry-point group `flowinpaint.me
     [project.entry-points."flowinpaint.methods"]
     mine = "my_package.module:fill"     # a fill function, or a `Method`
 
-Its module is imported when the method is used or all methods are listed, not before. One that cannot be imported is
+Its module is imported only when the method is used or all methods are listed. A method that cannot be imported is
 listed as unavailable, and raises an error when it is used.
 """
 
@@ -36,13 +36,13 @@ AnyFill = TypeVar("AnyFill", bound=Fill)
 
 
 def all_methods() -> list[Method]:
-    """All methods, also those that cannot be used here (`Method.why_not`)."""
+    """All methods, including those that cannot be used here (`Method.why_not`)."""
     plugins = (_plugin_method(point) for name, point in _plugins().items() if name not in METHODS)
     return [*METHODS.values(), *plugins]
 
 
 def methods() -> list[str]:
-    """The names that `inpaint` takes: the methods that can be used here."""
+    """The names that `inpaint` accepts: the methods that can be used here."""
     return [method.name for method in all_methods() if not method.why_not()]
 
 
@@ -52,7 +52,7 @@ def usual_methods() -> list[str]:
 
 
 def find_method(name: str) -> Method | None:
-    """The method of this name, whether it can be used here or not; None if there is none."""
+    """The method with this name, even if it cannot be used here; None if there is none."""
     if name in METHODS:
         return METHODS[name]
     point = _plugins().get(name)
@@ -87,7 +87,7 @@ def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
 
 
 class Capabilities(TypedDict, total=False):
-    """The fields of `Method` that `register_method` takes."""
+    """The fields of `Method` that `register_method` accepts."""
 
     summary: str
     double: bool
@@ -142,7 +142,7 @@ def _plugins() -> dict[str, EntryPoint]:
 
 @cache
 def _plugin_method(point: EntryPoint) -> Method:
-    """The method behind an entry point; one with a `problem` if that fails, whatever the plug-in raises."""
+    """The method of an entry point; one with a `problem` if loading it raises any exception."""
     try:
         found = point.load()
         if isinstance(found, Method):

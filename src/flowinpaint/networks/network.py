@@ -1,6 +1,6 @@
 """`Network`: the base class of all networks, from image, sparse field and mask to the dense field at any size.
 
-Also what several networks do to their inputs: normalised colours, and fields as pairs of channels.
+Also shared preprocessing of inputs: normalised colours, and fields as pairs of channels.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from flowinpaint.result import ProgressCallback
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-"""Of colours in [0, 1]."""
+"""Mean and standard deviation of colours in [0, 1]."""
 PAIR = 2
-"""Channels of a field for networks that take two; pairs of a field with more channels are fields of their own."""
+"""Channels of a field for networks that expect two; a field with more channels is split into pairs."""
 
 
 def normalised_colours(image: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Network(nn.Module):
         return 0
 
     def compile_parts(self) -> None:
-        """Compile, in place, the parts that training on CUDA calls; each image size compiles anew."""
+        """Compile, in place, the parts that training on CUDA calls; every new image size is compiled again."""
 
     def refresh(self) -> None:
         """Drop cached backends after a weight change that PyTorch does not track."""

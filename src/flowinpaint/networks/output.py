@@ -31,8 +31,8 @@ def confidence_of(error: Tensor) -> Tensor:
 def expected_error(log_error: Tensor, f: Tensor, c: Tensor, exact: Tensor | None = None) -> Tensor:
     """Expected endpoint error (B, 1, H, W) in the unit of the field, 0 where a vector is exact (by default, known).
 
-    It is infinite elsewhere if all known vectors are equal: these say nothing about how the field varies, which is the
-    unit of the error.
+    It is infinite elsewhere if all known vectors are equal: the unit of the error is the variation of the field, which
+    is then unknown.
     """
     mean, scale = mean_and_scale(f, c)
     error = scale * torch.exp(log_error.clamp(-LARGEST_LOGARITHM, LARGEST_LOGARITHM))

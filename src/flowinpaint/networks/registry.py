@@ -1,7 +1,7 @@
 """Registry of networks: the module, configuration and training objective of each kind.
 
 A module registers itself with `register_model`. Each folder of `flowinpaint/baselines` is a kind and is imported when
-that kind is first looked up, so a new baseline needs nothing but its folder.
+that kind is first looked up, so a new baseline needs only its folder.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def register_model(kind: str, *, config: type[Any], objective: str) -> Callable[
 
 
 def kinds() -> list[str]:
-    """The known kinds: the flagship, the folders of `flowinpaint/baselines`, and what else was registered."""
+    """The known kinds: the flagship, the folders of `flowinpaint/baselines`, and all others that are registered."""
     folders = [module.name for module in pkgutil.iter_modules(baselines.__path__) if module.ispkg]
     return list(dict.fromkeys([FLAGSHIP, *folders, *_REGISTERED]))
 

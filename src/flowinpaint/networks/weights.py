@@ -1,4 +1,4 @@
-"""Weights files: safetensors with the configuration in the metadata, and the checksums of those shipped."""
+"""Weights files: safetensors with the configuration in the metadata, and checksums of the shipped files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIG_KEY = "flowinpaint."
 """Prefix of the metadata key that holds the configuration; the kind of the network follows."""
 WEIGHTS_SUFFIX = ".safetensors"
 CHECKSUMS = "SHA256SUMS"
-"""Lies next to the shipped weights, as `sha256sum` writes it. New weights replace the file, its line and its card."""
+"""File next to the shipped weights, written by `sha256sum`. New weights need a new file, a new line and a new card."""
 
 
 def save_model(model: Network, path: str | Path, dtype: torch.dtype = torch.float32) -> None:

@@ -1,4 +1,4 @@
-"""What a neuroexplicit model is made of: the paper's, one of its ablations, or the flow-aware one; and its levels."""
+"""Configuration of a neuroexplicit model (the paper's, its ablations, the flow-aware one), and its number of levels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from flowinpaint.neuroexplicit.dtm import DEEPEST, SHALLOWEST
 LEVELS = 4
 """Maps that the Diffusion Tensor Module predicts, each half the size of the next."""
 COARSEST_SIDE = 32
-"""With the pull start the longer side of the coarsest level is at most this, unless four levels are more."""
+"""The pull start adds levels, beyond four, until the longer side of the coarsest is at most this."""
 START_STEPS = 40
-"""Steps of isotropic diffusion that smooth the pull start: half way across the coarsest level."""
+"""Steps of isotropic diffusion that smooth the pull start; they reach halfway across the coarsest level."""
 MOST_STEPS = 10_000
 
 T = TypeVar("T")
@@ -26,23 +26,23 @@ TimeStep = Literal["bound", "quarter"]
 
 @dataclass(frozen=True)
 class NeuroexplicitConfig:
-    """Which parts are learned and where the diffusion starts; the defaults are the paper's model.
+    """Learned parts and start of the diffusion; the defaults are the paper's model.
 
-    One change each gives the paper's Table 2. -μ: learn_eigenvalues=False, -v: learn_eigenvectors=False (both then
+    Each row of the paper's Table 2 is one change. -μ: learn_eigenvalues=False, -v: learn_eigenvectors=False (both then
     come from the structure tensor); -α: learn_alpha=False (then `alpha` everywhere); +β: learn_beta=True (not
     restricted by α, hence without the stability guarantee); +W: learn_kernels=True (diffusion blocks, for fields of
-    `channels` channels only).
+    exactly `channels` channels).
 
     merge, fine_width, depth: a richer network, see `DiffusionTensorModule`.
-    confidence: the network also predicts how far off the result is.
+    confidence: the network also predicts the error of the result.
     flow_aware: the network also sees the mask and a first guess of the field, made by isotropic diffusion.
     start: "zero", unknown pixels of the coarsest of four levels start at zero, as in the paper; "pull", they start
     from still coarser levels, down to one pixel, smoothed by isotropic diffusion, and larger images have more levels.
     time_step: "bound" is the paper's τ = 1 / (4 (1 - min α)), the minimum being over the image; "quarter" is τ = 1/4,
-    stable for every α, and a pixel's weights then depend on its surroundings alone.
-    direction_floor: beside ‖v‖² where directions are normalised. In the paper's code it is next to nothing, and where v
-    passes through zero rounding decides the direction, and most of the gradient's error; with 0.01 the anisotropy
-    fades there instead.
+    stable for every α, and a pixel's weights then depend only on its neighbourhood.
+    direction_floor: added to ‖v‖² where directions are normalised. It is negligible in the paper's code, so where v
+    passes through zero, rounding determines the direction and most of the gradient's error; with 0.01 the anisotropy
+    vanishes there instead.
     """
 
     kind: Literal["neuroexplicit"] = "neuroexplicit"
@@ -75,7 +75,7 @@ class NeuroexplicitConfig:
             ("decoder_kernel", self.decoder_kernel in (1, 2), "1 or 2"),
             ("width", _is_count(self.width), "an integer of at least 1"),
             ("channels", _is_count(self.channels), "an integer of at least 1"),
-            ("fine_width", self.fine_width == 0 or _is_count(self.fine_width), "an integer, 0 standing for the width"),
+            ("fine_width", self.fine_width == 0 or _is_count(self.fine_width), "an integer of at least 0 (0: width)"),
             ("depth", _is_count(self.depth, SHALLOWEST, DEEPEST), f"an integer from {SHALLOWEST} to {DEEPEST}"),
             ("alpha", 0 <= self.alpha <= 0.5, "a number from 0 to 0.5"),
             ("rho", 0 <= self.rho <= 100, "a standard deviation from 0 to 100 pixels"),
@@ -86,15 +86,15 @@ class NeuroexplicitConfig:
             if not fits:
                 raise InputError(f"{name} must be {allowed}, got {getattr(self, name)!r}")
         if self.learn_kernels and self.start == "pull":
-            raise InputError("start must be 'zero' with learned kernels (+W), which have no more levels, got 'pull'")
+            raise InputError("start must be 'zero' with learned kernels (+W), which have four levels only, got 'pull'")
         if self.predicted == 0:
             raise InputError(
-                "Nothing is left to learn: switch on one of learn_eigenvalues, _eigenvectors, _alpha, _beta"
+                "One of learn_eigenvalues, learn_eigenvectors, learn_alpha and learn_beta must be True, got none"
             )
 
     @property
     def parameters(self) -> dict[str, int]:
-        """What a user may set when a field is filled: nothing."""
+        """Parameters of a fill that a user may set: none."""
         return {}
 
     @property

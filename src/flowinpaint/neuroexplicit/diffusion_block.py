@@ -1,7 +1,7 @@
 """Diffusion blocks: the scheme with learned derivative kernels, the ablation +W (supplement B.1 and B.2).
 
-Each step owns four 2×2 kernels per channel, W_x¹, W_x², W_y¹, W_y². They start as finite differences (Table 5), and
-then A u = -Wᵀ H W u is the stencil's operator.
+Each step has its own four 2×2 kernels per channel, W_x¹, W_x², W_y¹, W_y². They are initialised as finite differences
+(Table 5), for which A u = -Wᵀ H W u is the stencil's operator.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ BLOCK_TIME_STEP = 0.25
 """Stable for constrained kernels: ‖H‖ ≤ 1/2 for eigenvalues up to 1, and four kernels of norm 2 give ρ(A) ≤ 8."""
 
 MOST_COMPILED = 64
-"""Ways that a step is compiled in: each level with gradient and without, for each size of pictures.
+"""Limit on compiled variants of a step: each level, with and without gradient, for each image size.
 
-PyTorch's own limit is 8, after which it runs without compiling, and says so in its log alone.
+PyTorch's default limit is 8; beyond it code runs uncompiled, with only a log message.
 """
 
 Metric = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-"""H, which all steps of a level share, in cells (B, 1, H-1, W-1): what joins W_x¹, W_x², W_y¹ and W_y².
+"""The entries of H, which all steps of a level share, in cells (B, 1, H-1, W-1).
 
-Of W_x with itself and with the other W_x, of W_y likewise, and of W_x with the W_y of the same number and the other.
+W_x¹ with W_x¹, W_x¹ with W_x², W_y¹ with W_y¹, W_y¹ with W_y², W_x¹ with W_y¹, W_x¹ with W_y²; 1 and 2 may be swapped.
 """
 
 
@@ -81,18 +81,18 @@ class DiffusionBlocks(nn.Module):
         return BLOCK_TIME_STEP * self(step, metric, u)  # type: ignore[no-any-return]
 
     def compile_parts(self) -> None:
-        """Compile a step, in place; each size compiles anew."""
+        """Compile a step, in place; every new size is compiled again."""
         config = torch._dynamo.config
         config.recompile_limit = max(config.recompile_limit, MOST_COMPILED)
         self._apply_kernels = torch.compile(apply_kernels, dynamic=False)
 
     @torch.no_grad()
     def constrain_(self) -> None:
-        """Scale kernels back to the norm the finite differences have; to be called after each optimiser step.
+        """Scale kernels back to the norm of the finite differences; call it after each optimiser step.
 
-        The supplement bounds the eigenvalues of the convolution K by 1 and rescales kernels by √C ‖W‖², which neither
-        keeps the finite differences nor settles when repeated. Here the bound is theirs, 2: the sum of a kernel's
-        absolute values is never below its largest eigenvalue, and kernels within it stay as they are.
+        The supplement bounds the eigenvalues of the convolution K by 1 and rescales kernels by √C ‖W‖², which changes
+        the finite differences and does not converge when repeated. Here the bound is that of the finite differences, 2:
+        the sum of a kernel's absolute values is never below its largest eigenvalue; kernels within it are unchanged.
         """
         norm = self.weight.abs().sum((-2, -1), keepdim=True)
         self.weight.mul_(2 / norm.clamp(min=2))

@@ -1,6 +1,6 @@
-"""The Diffusion Tensor Module: the paper's small U-Net (Table 4), under the table's layer names, and a richer one.
+"""The Diffusion Tensor Module: the paper's small U-Net (Table 4), with the table's layer names, and a richer one.
 
-And the first guess as a flow-aware network sees it.
+Also the normalisation of the first guess, an input of flow-aware networks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from flowinpaint.diffusion.data_term import RELATIVE_FLOOR, statistics
 
 GUESS_CHANNELS = 2
 CLIP = 6.0
-"""Deviations beyond this many times the mean one are clipped; the network sees half of them."""
+"""Deviations are clipped at this many mean deviations; the network sees them halved."""
 SHALLOWEST, DEEPEST = 4, 6
-"""How often the encoder can halve: the paper's four times, which its four maps need, or more."""
+"""Depth range of the encoder: it halves at least four times, as in the paper, which the four maps require."""
 HEADS_AT_FIRST = 0.2
-"""Of the weights that PyTorch gives to what predicts the maps."""
+"""Scale of the initial weights of the heads, relative to PyTorch's default."""
 TENSOR_CORE_CHANNELS = 8
-"""Tensor cores take channels by eights; for other counts cuDNN is about half as fast."""
+"""Tensor cores process channels in groups of eight; for other counts cuDNN is about half as fast."""
 
 
 class DiffusionTensorModule(nn.Module):
@@ -34,12 +34,12 @@ class DiffusionTensorModule(nn.Module):
     transposed convolutions of kernel 1 and stride 2, which leave three of four upsampled pixels to the bias;
     decoder_kernel = 2 fills them all.
 
-    In the paper what the decoder brings to a level and what skips it lie side by side, and the level's map is linear in
-    both. merge: one more convolution, mrg, joins them first, so that a coarse cause and a fine edge can be asked for
-    together; and full resolution has a second layer, cnv0_1. fine_width: channels at full resolution, 0 for `width`.
+    In the paper a level's decoder output and skip connection are concatenated, and the level's map is linear in both.
+    merge: one more convolution with ReLU, mrg, combines them first, so that the map can depend on coarse and fine
+    features jointly; full resolution gets a second layer, cnv0_1. fine_width: channels there, 0 for `width`.
 
-    depth: how often the encoder halves. The paper's four times let a pixel know some 40 px around it; each further one
-    doubles that, and the levels that it adds have no map. The coarsest are then narrower than the paper's 8 · width.
+    depth: how often the encoder halves. The paper's four times give a receptive field of some 40 px around a pixel;
+    each further one doubles it and adds a level without a map. The coarsest level is then narrower than 8 · width.
     """
 
     cnv0: nn.Conv2d
@@ -71,7 +71,7 @@ class DiffusionTensorModule(nn.Module):
         made = [w0, w, 2 * w, 4 * w, 8 * w] if depth == SHALLOWEST else [w0, w, 2 * w, 4 * w, 4 * w, 2 * w, 2 * w]
         risen = [w0, 2 * w, 4 * w, 4 * w, 2 * w, 2 * w]
         self.joined = {k: (risen[k - 1], made[k - 1]) for k in range(depth, 0, -1)}
-        """Of a level, 1 being the finest: the channels that come from the level below, and those that skip it."""
+        """Channels joined at each level, 1 being the finest: from the level below, and from the skip connection."""
 
         def conv(n_in: int, n_out: int, stride: int = 1) -> nn.Conv2d:
             return nn.Conv2d(n_in, n_out, 3, stride, padding=1)
@@ -96,19 +96,19 @@ class DiffusionTensorModule(nn.Module):
             self.add_module(name, layer)
             _begin(layer, is_head=name.startswith("dt"))
         self.watch: Callable[[str, Tensor], None] | None = None
-        """Told each hidden layer's name and what it makes, before the ReLU and where its kernel reaches."""
+        """Called with each hidden layer's name and output before the ReLU, only the pixels that its kernel reaches."""
 
     @property
     def stride(self) -> int:
-        """What height and width of the input must be multiples of."""
+        """Height and width of the input must be multiples of this."""
         return int(2**self.depth)
 
     def seam(self, level: int) -> int:
-        """Where the two halves of what dt and the next dcnv read of a level meet; 0 if they are merged."""
+        """Channel where the two halves of a level's join meet, the input of dt and the next dcnv; 0 if merged."""
         return 0 if self.merge else self.joined[level][0]
 
     def readers(self) -> dict[str, list[tuple[str, int]]]:
-        """Of each hidden layer, first to last, those that read its channels, and from which of their own inputs on."""
+        """For each hidden layer, first to last: the layers that read it, and at which of their input channels."""
         skips = {1: "cnv0_1" if self.merge else "cnv0"} | {k: f"cnv{k - 1}_1" for k in range(2, self.depth + 1)}
         found = defaultdict[str, list[tuple[str, int]]](list)
         if self.merge:
@@ -130,8 +130,8 @@ class DiffusionTensorModule(nn.Module):
     def forward(self, x: Tensor, pad_channels: bool | None = None) -> list[Tensor]:
         """The four maps z, coarse to fine; H and W are multiples of `stride`.
 
-        pad_channels: compute with channels padded by zeros to multiples of TENSOR_CORE_CHANNELS, which stay zero from
-        layer to layer and change no result; by default in half precision on CUDA.
+        pad_channels: pad channels with zeros to multiples of TENSOR_CORE_CHANNELS, which does not change the result;
+        by default in half precision on CUDA.
         """
         pad = _runs_on_tensor_cores(x) if pad_channels is None else pad_channels
         multiple = TENSOR_CORE_CHANNELS if pad else 1
@@ -155,7 +155,7 @@ class DiffusionTensorModule(nn.Module):
 
         maps, seam = list[Tensor](), 0
         for k in self.joined:
-            # Each half is padded by itself; the layers behind it must know where the seam is.
+            # Each half is padded separately; the next layers need to know where the seam is.
             y = torch.cat([relu(conv(f"dcnv{k}", y, seam)), skipped[k]], 1)
             if self.merge:
                 y = relu(conv(f"mrg{k}", y, self.joined[k][0]))
@@ -169,9 +169,9 @@ class DiffusionTensorModule(nn.Module):
 def normalised(guess: Tensor, f: Tensor, c: Tensor) -> Tensor:
     """The guess (B, C, H, W) as two channels that are invariant to shifting and scaling the field.
 
-    It is measured from the mean of the given vectors f, weighted by c (B, 1, H, W), in units of their mean deviation,
-    and clipped at CLIP. A single channel is followed by zeros; of more than two, the two whose given values deviate
-    most are used.
+    The mean of the given vectors f, weighted by c (B, 1, H, W), is subtracted, the result is divided by their mean
+    deviation, clipped at CLIP and halved. A single channel is followed by zeros; of more than two channels, the two
+    with the largest deviation of the given values are used.
     """
     m, deviation = statistics(f, c)
     scale = deviation.mean(1, keepdim=True)
@@ -189,19 +189,19 @@ def normalised(guess: Tensor, f: Tensor, c: Tensor) -> Tensor:
 def new_kernel(layer: nn.Module, generator: torch.Generator | None = None) -> Tensor:
     """A kernel for a hidden layer, drawn on the CPU by He et al. (2015).
 
-    What the layer makes varies as much as what it reads, through ReLUs, however deep the network.
+    The variance of activations then stays the same from layer to layer, through ReLUs, at any depth.
     """
     assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d)
-    # A pixel that an upsampling layer makes reads a single one.
+    # An output pixel of an upsampling layer reads a single input pixel.
     read = layer.in_channels if isinstance(layer, nn.ConvTranspose2d) else layer.weight[0].numel()
     return torch.randn(layer.weight.shape, generator=generator) * math.sqrt(2 / read)
 
 
 @torch.no_grad()
 def _begin(layer: nn.Module, is_head: bool) -> None:
-    """Weights of a new network, which predicts about the same everywhere, whatever it sees: its heads' biases.
+    """Initialise a layer so that a new network predicts nearly constant maps, the biases of its heads.
 
-    As PyTorch begins, variation shrinks from layer to layer while biases do not, and deep layers see constants.
+    With PyTorch's defaults the variance shrinks from layer to layer but biases do not, so deep layers see constants.
     """
     assert isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) and layer.bias is not None
     if is_head:
@@ -218,20 +218,20 @@ def _runs_on_tensor_cores(x: Tensor) -> bool:
 
 
 def _convolve(layer: nn.Module, x: Tensor, multiple: int, seam: int = 0) -> Tensor:
-    """The layer, its channels padded; x is padded likewise, before the seam and behind it."""
+    """Apply the layer with padded channels; x is padded the same way, at the seam and at the end."""
     assert isinstance(layer, nn.Conv2d)
     weight = _pad_dimension(_pad_dimension(layer.weight, 1, multiple, seam), 0, multiple)
     return F.conv2d(x, weight, _pad_bias(layer, multiple), layer.stride, layer.padding)
 
 
 def _upsample(layer: nn.Module, x: Tensor, multiple: int, seam: int = 0) -> Tensor:
-    """The transposed layer of kernel 1 or 2 and stride 2, its channels padded as in `_convolve`."""
+    """Apply the transposed layer of kernel 1 or 2 and stride 2, with channels padded as in `_convolve`."""
     assert isinstance(layer, nn.ConvTranspose2d)
     weight = _pad_dimension(_pad_dimension(layer.weight, 0, multiple, seam), 1, multiple)
     bias = _pad_bias(layer, multiple)
     if layer.kernel_size == (2, 2):
         return F.conv_transpose2d(x, weight, bias, layer.stride)
-    # Kernel 1 is a convolution of the pixels; its result lies at the even pixels, and the bias alone at the others.
+    # Kernel 1 is a 1×1 convolution whose result goes to the even pixels; the others get only the bias.
     y = F.conv2d(x, weight.transpose(0, 1), bias)
     B, C, H, W = y.shape
     layout = torch.channels_last if x.is_cuda else torch.contiguous_format
@@ -246,7 +246,7 @@ def _pad_bias(layer: nn.Conv2d | nn.ConvTranspose2d, multiple: int) -> Tensor:
 
 
 def _pad_dimension(x: Tensor, dimension: int, multiple: int, seam: int = 0) -> Tensor:
-    """Zeros behind each of the two parts of a dimension, until the size of each is a multiple."""
+    """Append zeros to each of the two parts of a dimension, split at the seam, up to a multiple."""
     size = x.shape[dimension]
     before, behind = -seam % multiple, (seam - size) % multiple
     if behind:

@@ -1,4 +1,4 @@
-"""From the network's maps to a diffusion process (Section 3.3)."""
+"""Edge weights of the diffusion process from the network's maps (Section 3.3)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def process_of(z: Tensor, image: Tensor, lam: Tensor, config: NeuroexplicitConfi
 
 
 def predicts_all(config: NeuroexplicitConfig) -> bool:
-    """Whether a network predicts α, eigenvalues and eigenvectors, as the paper's does; the fused kernels need that."""
+    """Whether a network predicts α, eigenvalues and eigenvectors, as the paper's does; fused kernels require this."""
     return config.learn_alpha and config.learn_eigenvalues and config.learn_eigenvectors and not config.learn_beta
 
 

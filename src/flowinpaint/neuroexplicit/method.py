@@ -9,7 +9,7 @@ given vectors f, fills the field u from coarse to fine:
     u₀ ── FSI cycle, refine, FSI cycle, …  ──> u
 
 `fill` is the only implementation of this; a `Backend` supplies its six steps. `Reference` has them as pure PyTorch
-functions: the oracle that every fast backend is tested against, and the form that can be traced and exported.
+functions: the oracle that every fast backend is tested against, and a form that can be traced and exported.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Backend(Protocol):
         """The process of every level, coarse to fine; levels coarser than the maps use the coarsest one, averaged."""
 
     def diffuse(self, u: Tensor, data: DataTerm, operator: Operator, steps: int) -> Tensor:
-        """One FSI cycle from u, which stays as it is (Section 2.4)."""
+        """One FSI cycle from u, which is not modified (Section 2.4)."""
 
 
 def fill(
     image: Tensor, data: DataTerm, levels: int, config: NeuroexplicitConfig, backend: Backend, start: Tensor | None
 ) -> Filled:
-    """Fill the field of an image (B, 3, H, W) from given vectors f (B, C, H, W) on a number of levels.
+    """Fill the field of an image (B, 3, H, W) from given vectors f (B, C, H, W) on `levels` levels.
 
     start (B, C, H, W): the initial field of the coarsest level, averaged to its size, instead of the pull start.
     """
@@ -94,7 +94,7 @@ def fill(
 
     z = backend.network(image, guess, given[-1])
     log_error = None
-    if config.confidence:  # the channel of the finest map behind those of the process
+    if config.confidence:  # the channel of the finest map after those of the process
         log_error = z[-1][:, config.predicted : config.predicted + 1, :H, :W].float().contiguous()
     operators = backend.edge_weights(z, image, levels)
     del z
@@ -130,7 +130,7 @@ class Reference:
         return [z[..., : -(-H // s), : -(-W // s)] for z, s in zip(maps, (8, 4, 2, 1), strict=True)]
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
-        """τA from z, λ and, for what is not learned, the image (Section 3.3)."""
+        """τA from z, λ and, for parts that are not learned, the image (Section 3.3)."""
         for z, level, lam in levels_of_maps(maps, image, self.lam, levels, self.config):
             yield Operator(*operator_of(z, level, lam, self.config))
 

@@ -23,17 +23,17 @@ from flowinpaint.result import ProgressCallback
 BackendChoice = Literal["auto", "torch"]
 
 ACROSS_AT_FIRST = 2.0
-"""About what a new network predicts as z of μ1, so that μ1 = 1/5, next to μ2 = 1."""
+"""Approximate z of μ1 in a new network, which gives μ1 = 1/5, with μ2 = 1."""
 
 
 @register_model("neuroexplicit", config=NeuroexplicitConfig, objective="flowinpaint.neuroexplicit.objective:Supervised")
 class Neuroexplicit(Network):
-    """Image, sparse field and mask to the dense field, at any size; differentiable.
+    """Map image, sparse field and mask to the dense field, at any size; differentiable.
 
     Exact vectors are kept exactly. For a given process the result is linear in the field. The network runs in the type
-    of its weights (or under autocast), the diffusion in the type of the field. For float32 fields a fast backend of the
-    device is used if there is one: without gradient on CUDA and CPU, with it on CUDA under autocast to bfloat16. After
-    a weight change that PyTorch does not track, through `weight.data` or a CUDA graph, call `refresh()`.
+    of its weights (or under autocast), the diffusion in the type of the field. Float32 fields use a fast backend of the
+    device, if available: without gradient on CUDA and CPU, with gradient on CUDA under autocast to bfloat16. After a
+    weight change that PyTorch does not track, through `weight.data` or a CUDA graph, call `refresh()`.
     """
 
     segment: int | None = None
@@ -80,10 +80,10 @@ class Neuroexplicit(Network):
     def fill(
         self, image: Tensor, flow: Tensor, mask: Tensor, weight: Tensor | None = None, start: Tensor | None = None
     ) -> Filled:
-        """The dense field and its expected error, if the model predicts that.
+        """The dense field and, if the model predicts it, the expected error.
 
         image (B, 3, H, W) in [0, 1]; flow (B, C, H, W); mask (B, 1, H, W) > 0 where a vector is given. weight
-        (B, 1, H, W): how strongly each vector binds, 1/σ² in units of the smoothness term; inf is exact, the default.
+        (B, 1, H, W): weight of each vector, 1/σ² in units of the smoothness term; inf, the default, means exact.
         start (B, C, H, W): the initial field of the coarsest level, instead of the pull start; finer levels refine it.
         """
         self.check(image, flow, mask)
@@ -98,11 +98,11 @@ class Neuroexplicit(Network):
     def complete(
         self, image: Tensor, flow: Tensor, mask: Tensor, progress: ProgressCallback | None = None, **parameters: Any
     ) -> Filled:
-        """`fill`, with its `weight` and `start` as keywords."""
+        """`fill`, with `weight` and `start` as keywords."""
         return self.fill(image, flow, mask, **parameters)
 
     def iterations(self, H: int, W: int, **parameters: Any) -> int:
-        """Steps of diffusion for a field of this size, over all levels."""
+        """Total number of diffusion steps, over all levels, for a field of this size."""
         return sum(per_level(self.config.steps, levels_of(H, W, self.config)))
 
     def process(self, z: Tensor, image: Tensor, level: int) -> Process:
@@ -110,10 +110,10 @@ class Neuroexplicit(Network):
         return process_of(z, image, self.lam[level], self.config)
 
     def compile_parts(self) -> None:
-        """Compile, in place, network and blocks, for training on CUDA where no engine does: with learned kernels (+W).
+        """Compile network and blocks, in place, for training with learned kernels (+W), which no CUDA backend supports.
 
-        Each size compiles anew when it is first met, and after one or two sizes PyTorch stops: meant for crops of one
-        size. Parameters, and files of them, stay as they are.
+        Every new size is compiled again, and after one or two sizes PyTorch stops compiling: use crops of one size.
+        Parameters and weight files are unchanged.
         """
         self.dtm.compile(dynamic=False)
         for blocks in self.all_blocks():
@@ -122,7 +122,7 @@ class Neuroexplicit(Network):
     def refresh(self) -> None:
         """Drop cached backends after a weight change that PyTorch does not track.
 
-        New and moved weights, and changes that PyTorch counts, are noticed without it.
+        Replaced or moved weights, and changes that PyTorch tracks, are detected without it.
         """
         self._backends = Backends()
 
@@ -136,10 +136,10 @@ class Neuroexplicit(Network):
         return list(self.blocks) if self.config.learn_kernels else []  # type: ignore[arg-type]
 
     def _begin_anisotropic(self) -> None:
-        """Let a new network diffuse along its directions more than across.
+        """Make a new network diffuse more along its directions than across.
 
-        From a start that is known everywhere, isotropic diffusion, with which it would begin otherwise, is worse than
-        none. The network then learns to switch it off, μ₁ = μ₂ = 0, where μ = 1/(1 + z²/λ²) has no gradient, and stays.
+        It would otherwise begin with isotropic diffusion, which makes the dense pull start worse. The network then
+        learns to switch diffusion off, μ₁ = μ₂ = 0, where μ = 1/(1 + z²/λ²) has no gradient, and never recovers.
         """
         first = 1 if self.config.learn_alpha else 0
         with torch.no_grad():
@@ -148,7 +148,7 @@ class Neuroexplicit(Network):
                 head.bias[first], head.bias[first + 1] = ACROSS_AT_FIRST, 0.0
 
     def check(self, image: Tensor, flow: Tensor, mask: Tensor) -> None:
-        """Raise InputError unless shapes and types are those that `fill` takes."""
+        """Raise InputError unless `fill` accepts these shapes and types."""
         super().check(image, flow, mask)
         if self.config.learn_kernels and self.config.channels != flow.shape[1]:
             raise InputError(

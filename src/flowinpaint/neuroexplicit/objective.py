@@ -29,10 +29,10 @@ class Supervised(Objective):
 
 
 def expected_error_loss(filled: Filled, task: Task) -> Tensor:
-    """The mean of r e^-ς + ς over valid unknown pixels, where r is the error and ς the predicted logarithm of it.
+    """The mean of r e^-ς + ς over valid unknown pixels, where r is the error and ς its predicted logarithm.
 
-    This is the negative log-likelihood of exponentially distributed errors. For any distribution it is least where e^ς
-    is the mean error of pixels that look alike. The field itself gets no gradient.
+    This is the negative log-likelihood of exponentially distributed errors. For any distribution it is minimal if e^ς
+    is the mean error of similar pixels. The field itself gets no gradient.
     """
     assert filled.log_error is not None
     _, scale = mean_and_scale(task.given, task.mask)

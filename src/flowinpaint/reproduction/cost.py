@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _SIZE = (13.0, 3.8)
 _HERE, _PAPER = "here", "paper"
 PAPER_SIZED_PD = "pd-paper"
-"""PD with the paper's number of parameters; the one that is trained here is smaller."""
+"""PD with the paper's number of parameters; the network trained here is smaller."""
 _INTRODUCTION = (
     "Learned parameters, counted from the modules, and the median time of one call, with tensors on the device in and "
     "out. The paper states neither size nor device of its times; it trained on an A100, at 384×384. It has no times of "
@@ -67,10 +67,10 @@ _REMARKS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """A method, and the times of a call of it.
+    """A method and the times of its calls.
 
-    method: the compared method that it belongs to. model: a network's configuration, or the name of a method without
-    one; settings: parameters of the timed call.
+    method: the compared method that it belongs to. model: the configuration of a network, or the name of a method
+    without a network; settings: parameters of the timed call.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Cost:
     model: ModelConfig | str
     settings: dict[str, Any]
     times: dict[str, InferenceTime] = field(default_factory=dict)
-    """By machine."""
+    """Times by machine."""
 
     def planned(self, size: int, device: str) -> InferenceTime:
         """A measurement to make."""
@@ -144,7 +144,7 @@ def figure_cost(session: Session) -> Page:
 
 
 def measure_costs(session: Session) -> list[Cost]:
-    """The costs of all methods; unknown times are measured and kept."""
+    """The costs of all methods; missing times are measured and saved."""
     size, path = session.scale.crop, session.out / TIMES
     own = read_times(path) if path.is_file() else []
     others = [time for file in session.times for time in read_times(file)]
@@ -258,7 +258,7 @@ def draw_costs(figure: Figure, costs: Sequence[Cost]) -> None:
 
 
 def _draw_bars(axes: Axes, title: str, costs: Sequence[Cost], values: Sequence[Mapping[str, float]]) -> None:
-    """A bar for each method of each group, with its value above it."""
+    """One bar per method and group, with its value above it."""
     groups = _groups(values)
     width = 0.8 / len(groups)
     above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 6.5, "rotation": 90}
@@ -284,6 +284,6 @@ def _draw_bars(axes: Axes, title: str, costs: Sequence[Cost], values: Sequence[M
 
 
 def _short(value: float) -> str:
-    """A number in few letters: 8.8M, 17.6."""
+    """A number in few characters: 8.8M, 17.6."""
     limit, unit = next(((limit, unit) for limit, unit in ((1e6, "M"), (1e3, "k")) if value >= limit), (1.0, ""))
     return f"{value / limit:.3g}{unit}"

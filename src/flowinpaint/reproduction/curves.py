@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _NO_NUMBERS = "The paper draws this plot without printing its numbers, so there are none to compare with."
 PAPER_TRENDS = {OURS: "falls", EED: "falls", "flownets": "rises", "wgain": "rises"}
-"""Change of the error of methods for 5 % with more given, by the paper's text; of PD it says nothing."""
+"""Trend of the error of methods for 5 % at higher densities, by the paper's text, which does not mention PD."""
 _PANEL = (3.7, 3.0)
 _COLUMNS = 3
 
@@ -62,7 +62,7 @@ def figure_density(session: Session) -> Page:
 
 
 def figure_data(session: Session) -> Page:
-    """Networks that saw fewer different samples in as much training."""
+    """Networks trained equally long on fewer different samples."""
     chosen = session.among(FAMILIES)
     trained_on = {(family, n): k for family in chosen for n, k in networks_by_samples(session, family).items()}
     eed = [session.column(name, MIDDLE) for name in session.among([EED])]
@@ -94,9 +94,9 @@ def figure_data(session: Session) -> Page:
 
 @dataclass(frozen=True)
 class Curves:
-    """Means over places on an axis, densities or numbers of samples, and the places in words.
+    """Means over positions on an axis (densities or numbers of samples), and the positions in words.
 
-    column, heading: the axis in the CSV file and in the tables.
+    column, heading: names of the axis in the CSV file and in the tables.
     """
 
     means: Means
@@ -115,7 +115,7 @@ class Curves:
 
     @property
     def rankings(self) -> list[str]:
-        """A heading and a table of the rankings against ours; nothing without ours."""
+        """A heading and a table of the rankings against Ours; empty without Ours."""
         rows = [
             [dataset, text, *names_at(rank(self._at(dataset, place), label(OURS)))]
             for dataset in self.means.datasets
@@ -136,15 +136,15 @@ class Curves:
         ]
 
     def _at(self, dataset: str, place: float) -> dict[str, float | None]:
-        """The EPE of all methods at a place, by their label."""
+        """The EPE of all methods at a position, by label."""
         return {label(method): self.means.value(method, dataset, place) for method in self.means.columns}
 
 
 def networks_by_samples(session: Session, family: str) -> dict[int, int]:
-    """For each number of samples, that of the network to use; missing networks are trained.
+    """For each number of samples, the number of samples of the network to use; missing networks are trained.
 
-    A training that ends before it sees a sample twice would be the same with more samples. Its network serves for more
-    samples too, unless they have one of their own.
+    A training that ends before it sees a sample twice would be the same with more samples, so its network is also used
+    for larger numbers of samples that have no network.
     """
     found: dict[int, int] = {}
     enough = 0
@@ -196,7 +196,7 @@ def _without_repeats(session: Session, networks: Sequence[str]) -> list[str]:
 
 
 def _loss_by_fewer(means: Means) -> list[str]:
-    """The loss of each network with the fewest samples, compared with the most."""
+    """The increase in error of each network with the fewest samples, compared with the most."""
     ends = SAMPLE_COUNTS[0], SAMPLE_COUNTS[-1]
     lines = []
     for dataset in means.datasets:
@@ -208,7 +208,7 @@ def _loss_by_fewer(means: Means) -> list[str]:
 
 
 def _pictures(session: Session, curves: Curves, axis: str, mark: float | None = None) -> Callable[[], Pictures]:
-    """A panel of all curves for each data set, both axes logarithmic; mark: a place with a grey line."""
+    """A panel of all curves for each data set, both axes logarithmic; mark: position of a grey line."""
     means, datasets = curves.means, curves.means.datasets
     columns = min(_COLUMNS, len(datasets))
     rows = -(-len(datasets) // columns)

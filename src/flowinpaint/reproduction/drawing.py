@@ -1,4 +1,4 @@
-"""Drawing: the look of each method, figures as PNG and SVG, and tables as the paper sets them."""
+"""Drawing: the style of each method, figures as PNG and SVG, and tables in the paper's layout."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ _FORMATS: dict[str, dict[str, Any]] = {
 
 _INCHES_PER_LETTER, _INCHES_PER_ROW = 0.083, 0.235
 _PADDING = 3.0
-"""Letters between two columns."""
+"""Space between two columns, in letters."""
 _TITLE_ROWS = 1.6
 _TITLE_LETTER = 0.97
 """Width of a title's letter relative to a cell's."""
 _NARROWEST = 4.5
 _MARGIN = 0.15
-"""Inches around the figure."""
+"""Margin around the figure, in inches."""
 
 
 class Look(NamedTuple):
-    """A colour; marker and line style tell methods apart without it."""
+    """Style of a method: colour, and marker and line style, which also distinguish methods without colour."""
 
     colour: str
     marker: str
@@ -81,13 +81,13 @@ LOOKS = {
     "neuroexplicit": Look("#17a2c6", "*", "-"),
     "neuroexplicit-paper": Look("#e08e2b", "h", "--"),
 }
-"""By method; dark and light alternate, so that methods also differ in grey."""
+"""Style by method; dark and light alternate, so that methods also differ in greyscale."""
 
 
 def render(
     draw: Callable[[Figure], None], inches: tuple[float, float], rehearsal: bool, *, arranged: bool = True
 ) -> Pictures:
-    """A figure as PNG and SVG, marked if it is of a rehearsal; nothing without matplotlib.
+    """A figure as PNG and SVG, marked if it is from a rehearsal; empty without matplotlib.
 
     arranged: whether matplotlib arranges axes and legends; otherwise `draw` does.
     """
@@ -110,7 +110,7 @@ def render(
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. quiet: it holds the paper's values. bold: indices of the best cells."""
+    """A row of a table. quiet: it contains the paper's values. bold: indices of the best cells."""
 
     label: str
     cells: tuple[str, ...]
@@ -144,14 +144,14 @@ class Block:
 
 
 def table_size(blocks: Sequence[Block]) -> tuple[float, float]:
-    """Width and height in inches of blocks below each other."""
+    """Width and height in inches of vertically stacked blocks."""
     letters = max(sum(_widths(blocks)), *(len(block.title) * _TITLE_LETTER for block in blocks))
     rows = sum(block.lines for block in blocks)
     return max(_NARROWEST, letters * _INCHES_PER_LETTER + 2 * _MARGIN), rows * _INCHES_PER_ROW + 2 * _MARGIN
 
 
 def draw_table(figure: Figure, blocks: Sequence[Block]) -> None:
-    """Draw blocks below each other in a figure of `table_size`."""
+    """Draw vertically stacked blocks in a figure of `table_size`."""
     width, height = table_size(blocks)
     letters = (width - 2 * _MARGIN) / _INCHES_PER_LETTER
     top = height - _MARGIN
@@ -180,7 +180,7 @@ def _draw_block(axes: Axes, block: Block, widest: float, widths: Sequence[float]
         axes.plot([0, edges[-1]], [y, y], color="black" if width == 1 else RULE, linewidth=width, clip_on=False)
 
     def write(column: int, row: int, text: str, **look: Any) -> None:
-        """Write a cell: words flush left, numbers flush right."""
+        """Write a cell: words left-aligned, numbers right-aligned."""
         margin = _PADDING / 2
         x, side = (edges[column + 1] - margin, "right") if column else (edges[0] + margin / 2, "left")
         axes.text(x, row + 0.5, text, ha=side, va="center", fontsize=8.5, **look)

@@ -37,8 +37,8 @@ _ABLATIONS: dict[str, tuple[str, Settings]] = {
     "decoder-2": ("decoder 2", ("model.decoder_kernel=2",)),
     "first-guess": ("first guess", ("model.flow_aware=true",)),
 }
-"""Labels and settings of the networks of Table 2. The last two are ours: a decoder without holes, and a network that
-also sees a first guess of the flow."""
+"""Labels and settings of the networks of Table 2. The last two are not in the paper: a decoder without holes, and a
+network that also sees a first guess of the flow."""
 ABLATIONS = {name: label for name, (label, _) in _ABLATIONS.items()}
 _ABLATION_DENSITIES = "masks.density=[0.01, 0.1]"
 """One network of Table 2 covers the range."""
@@ -64,8 +64,8 @@ METHODS = {
     **PAPER_NETWORKS,
     **{name: name for name in SHIPPED},
 }
-"""Labels of the compared methods: the paper's names, in the order of its Table 1, and those shipped with the package,
-which it does not have."""
+"""Labels of the compared methods: the paper's names, in the order of its Table 1, and the methods shipped with the
+package that are not in the paper."""
 
 
 def label(name: str) -> str:
@@ -76,7 +76,7 @@ def label(name: str) -> str:
 def network_at(family: str, density: float, samples: int | None = None) -> str:
     """The name of a family's network for a density, and for a number of distinct training samples.
 
-    "pd" has one network for all densities: it never sees a mask in training.
+    "pd" has one network for all densities, because its training uses no masks.
     """
     name = family if family == PD else f"{family}-{round(100 * density):02}"
     return name if samples is None else f"{name}-n{samples}"
@@ -90,8 +90,8 @@ def networks_at(methods: Iterable[str], *densities: float) -> list[str]:
 def explicit_parameters(method: str, density: float) -> dict[str, float | str]:
     """Parameters of a method without a network, tuned for a density.
 
-    `eed` has the results of the paper's grid search. `amle` and `laplace-beltrami` have their authors' choice for
-    Sintel, in the paper as here, and those are the defaults.
+    `eed` uses the results of the paper's grid search. `amle` and `laplace-beltrami` use their authors' choice for
+    Sintel, as in the paper; these are the defaults.
     """
     return {"lam": TUNED_LAMBDA, "alpha": TUNED_ALPHA[density]} if method == EED else {}
 
@@ -121,7 +121,7 @@ def check_names(option: str, names: Sequence[str], known: Collection[str]) -> tu
 
 
 def budget_of(minutes: float | None = None, steps: int | None = None) -> Settings:
-    """The settings of a training time, the same for each network: minutes or steps; none without either."""
+    """The settings of a training budget for every network, in minutes or steps; empty without either."""
     if minutes is not None and not 0 < minutes < float("inf"):
         raise InputError(f"--minutes must be a number above 0, got {minutes:g}")
     if steps is not None and steps < 1:
@@ -142,7 +142,7 @@ def budget_text(minutes: float, steps: int) -> str:
 class Scale:
     """Sizes and counts of a reproduction.
 
-    rehearsal: the results are meaningless. crop: side of the central part of a frame that all parts but Table 3 use.
+    rehearsal: the results are meaningless. crop: side of the central part of a frame, used by all parts but Table 3.
     frames: at most this many per data set, 0 for all. budget: per network. Users can override both.
     scenes, wide_scenes: generated frames that replace missing data sets, of crop×crop and wide_size.
     settings: for all networks; family_settings: for those of a family.
@@ -166,7 +166,7 @@ class Scale:
         return (*self.settings, *self.family_settings.get(network.family, ()))
 
     def sampling_of(self, family: str) -> dict[str, float | str]:
-        """Parameters with which the networks of a family fill."""
+        """Fill parameters of the networks of a family."""
         return dict(self.sampling) if family == PD else {}
 
 

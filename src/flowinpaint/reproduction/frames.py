@@ -36,7 +36,7 @@ from flowinpaint.training.config import DataConfig
 from flowinpaint.viz.colours import as_rgb
 
 GENERATED, GENERATED_WIDE, SCENES = "generated", "generated-wide", "scenes"
-"""Data sets of generated scenes. The first is of the kind that networks are trained on, the last is not."""
+"""Data sets of generated scenes. Networks are trained on scenes like the first, but not like the last."""
 FIRST_SCENE = 2**61 + 2**20
 """Number of the first generated frame; training counts from 0 and does not reach it."""
 FLOW_CHANNELS = 2
@@ -59,7 +59,7 @@ class SceneSample:
         return case if isinstance(case, str) else "random"
 
     def load(self, case: Case, seed: int = 0, crop: int = 0) -> Frame:
-        """The frame, or its central crop×crop pixels, with a mask that the seed decides."""
+        """The frame, or its central crop×crop pixels, with a mask drawn from the seed."""
         image, truth = _scene(self)
         middle = centre((truth.shape[0], truth.shape[1]), crop)
         image, truth = image[middle], truth[middle]
@@ -72,7 +72,7 @@ class SceneSample:
         return list(cases)
 
     def fingerprint(self, case: Case) -> str:
-        """A hash of the scene's description. Its pixels would not do: their last bits differ between processors."""
+        """A hash of the scene's description, not of its pixels, whose last bits differ between processors."""
         pictures = file_hash(Path(self.bank)) if self.bank else ""
         return f"{stable_seed(str(self.number), str(self.size), str(asdict(self.layered)), pictures):016x}"
 
@@ -91,7 +91,7 @@ class FrameSet:
         return list(dict.fromkeys(sample.dataset for sample in self.samples))
 
     def spread(self, most: int) -> FrameSet:
-        """At most `most` frames: the same number from each data set where possible, evenly spread over it."""
+        """At most `most` frames: if possible the same number from each data set, evenly spread over it."""
         names = self.datasets[:most]
         chosen: list[FrameSource] = []
         about = {}
@@ -152,7 +152,7 @@ def square_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> 
 
 
 def wide_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> FrameSet:
-    """The frames of Table 3: KITTI's, whole, or wide generated ones where there are none."""
+    """The frames of Table 3: whole KITTI frames, or wide generated ones without KITTI."""
     found = _on_disk(options, "whole", kitti=True)
     if not found:
         scenes = _generated(GENERATED_WIDE, scale.wide_scenes, scale.wide_size, training, options.bank)
@@ -161,12 +161,12 @@ def wide_frames(options: FrameOptions, scale: Scale, training: DataConfig) -> Fr
 
 
 def folders_without_flow(options: FrameOptions) -> list[str]:
-    """The data sets below the root that hold disparity; the tables leave them out."""
+    """The data sets below the root that contain disparity, which the tables omit."""
     return sorted({sample.dataset for sample in _below(options.root) if sample.channels != FLOW_CHANNELS})
 
 
 def _on_disk(options: FrameOptions, part: str, *, kitti: bool) -> _Found:
-    """The data sets with flow that are or are not KITTI's; part: the part of their frames that is used, in words."""
+    """The data sets with flow, KITTI's or all others; part: the part of their frames that is used, in words."""
     found: _Found = {}
     for option, (name, split, render, about) in _LAYOUTS.items():
         root = getattr(options, option)

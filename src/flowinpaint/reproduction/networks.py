@@ -1,4 +1,4 @@
-"""The networks of a reproduction: found in their folders, or trained there."""
+"""Networks of a reproduction: found in their folders, or trained there."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from flowinpaint.version import __version__
 
 ABOUT = "network.json"
 RETIRED = ".old"
-"""Suffix of the folder that keeps a network whose training differs from what is asked for now."""
+"""Suffix of the folder of a network whose training does not match the current options."""
 
 
 class TrainingStopped(KeyboardInterrupt):
-    """Ctrl-C or a signal ended the training of a network; a checkpoint is kept."""
+    """Ctrl-C or a signal ended the training of a network; a checkpoint is saved."""
 
 
 @dataclass(frozen=True)
 class Callbacks:
     """Receivers of progress; by default they do nothing.
 
-    note: takes a sentence. training, runs: open a display of a network's training, and of runs on frames.
+    note: receives a sentence. training, runs: open a display of a network's training, and of runs on frames.
     """
 
     note: Callable[[str], None] = lambda sentence: None
@@ -60,9 +60,9 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class Training:
-    """The training of a network, as its network.json keeps it.
+    """The training of a network, as stored in its network.json.
 
-    weights, bank: hashes of the file of weights that it made, and of the bank of pictures ("" without any).
+    weights, bank: hashes of the resulting weights file, and of the bank of pictures ("" without any).
     rehearsal: the network is a tiny one of --quick.
     """
 
@@ -78,9 +78,9 @@ class Training:
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A network: its file of weights, the hash of that file, and its training if known.
+    """A network: its weights file, the hash of that file, and its training if known.
 
-    The file may be on another machine. Then only the records of runs there are available.
+    The file may be on another machine. Then only the records of its runs there are available.
     """
 
     spec: NetworkSpec
@@ -99,10 +99,10 @@ class TrainedNetwork:
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """A user's wishes for networks. None or () is no wish: a finished network may differ in it.
+    """User options for networks. None or () means no requirement: a finished network may have any value.
 
     models: a folder with NAME.safetensors or NAME/model.safetensors to use instead of training. The .json file
-    written with them is enough for a network whose runs are known.
+    written with them is sufficient for a network whose runs are known.
     settings: changes to the configuration of all networks. train: False to train nothing.
     """
 
@@ -134,7 +134,7 @@ class Networks:
     _configs: dict[str, TrainingConfig] = field(default_factory=dict)
 
     def config(self, spec: NetworkSpec) -> TrainingConfig:
-        """The configuration that trains a network now."""
+        """The configuration for training a network with the current options."""
         if spec.name not in self._configs:
             options = self.options
             settings = [*spec.settings, *self.scale.settings_of(spec), *(options.budget or self.scale.budget)]
@@ -193,7 +193,7 @@ class Networks:
         callbacks.note(f"{'Resuming' if resume else 'Training'} {spec.name}: {budget}.")
         with callbacks.training(config, world) as listener:
             if self.scale.rehearsal:
-                listener = Listener(progress=listener.progress)  # without notes
+                listener = Listener(progress=listener.progress)  # drops the notes
             try:
                 outcome = train(config, run.path, world, resume=resume, listener=listener)
             finally:
@@ -225,7 +225,7 @@ class Networks:
             before = read_newest(run.checkpoints)[0].config
             check_same_run(before, config)
         except (InputError, FileFormatError) as error:
-            self.callbacks.note(f"{spec.name} is trained anew: {error}")
+            self.callbacks.note(f"{spec.name} is trained again: {error}")
             return config, False
         if self.options.bank is None:
             config = replace(config, data=replace(config.data, bank=before.data.bank))
@@ -238,7 +238,7 @@ class Networks:
         if not run.path.exists() or not any(run.path.iterdir()):
             return
         training = _read_training(run.path / ABOUT)
-        reason = self._mismatch(spec, training) if training else "its training was another one."
+        reason = self._mismatch(spec, training) if training else "its training had other settings."
         old = run.path.with_name(run.path.name + RETIRED)
         if old.exists():
             shutil.rmtree(old)
@@ -252,7 +252,7 @@ def _budget_mismatch(before: ScheduleConfig, now: ScheduleConfig) -> str:
 
 
 def _network_in(weights: Path, spec: NetworkSpec, training: Training | None) -> TrainedNetwork:
-    """The network in a file; its training is unknown if it made other weights, as when a user replaced the file."""
+    """The network in a file; its training is unknown if the weights differ, for example in a replaced file."""
     own = file_hash(weights)
     return TrainedNetwork(spec, weights, own, training if training is not None and training.weights == own else None)
 

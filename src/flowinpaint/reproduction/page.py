@@ -1,4 +1,4 @@
-"""Pages: NAME.csv, NAME.md, NAME.png and NAME.svg of a table or figure, all made before the first is written."""
+"""Pages: NAME.csv, NAME.md, NAME.png and NAME.svg of a table or figure, all created before the first is written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REHEARSAL = (
 
 @dataclass(frozen=True)
 class Page:
-    """Rows of the CSV file, paragraphs of the Markdown page, and pictures, none where they cannot be drawn.
+    """Rows of the CSV file, paragraphs of the Markdown page, and pictures, empty if they cannot be drawn.
 
     alternative: the alternative text of the picture.
     """
@@ -44,7 +44,7 @@ class Page:
 
 
 def write_page(path: Path, page: Page, rehearsal: bool) -> list[Path]:
-    """Write a page's files, path with their suffixes, and return them; old pictures not drawn any more are removed."""
+    """Write a page's files, `path` with their suffixes, and return them; outdated pictures are removed."""
     pictures = page.pictures()
     head, *rest = page.paragraphs
     image = f"![{page.alternative}]({path.name}.png)"
@@ -67,13 +67,13 @@ def write_page(path: Path, page: Page, rehearsal: bool) -> list[Path]:
 
 
 def paragraph(lines: Iterable[str], *heading: str) -> list[str]:
-    """Lines as a paragraph below a heading; nothing without any."""
+    """Lines as a paragraph below a heading; empty without lines."""
     text = "\n".join(lines)
     return [*heading, text] if text else []
 
 
 def provenance(session: Session, frames: FrameSet, means: Means | None, networks: Iterable[str]) -> list[str]:
-    """Paragraphs on the frames and devices, the training of the networks, and what is missing."""
+    """Paragraphs on frames, devices, the training of the networks, and missing methods."""
     lines = [
         *(f"- **{name}**, {text}." for name, text in frames.about.items()),
         "- The given share is of all pixels, drawn among those with ground truth. Masks come from the frames' files "
@@ -122,7 +122,7 @@ def _data_text(data: dict[str, Any], bank: str) -> str:
 
 
 def _devices(session: Session, means: Means | None) -> str:
-    """The devices of the runs in words; of another machine only the kind is known."""
+    """The devices of the runs in words; for another machine only the device type is known."""
     own = session.run_options.device
     names = {own: f"{own} ({device_name(own)})"}
     devices = means.devices if means is not None else [own]

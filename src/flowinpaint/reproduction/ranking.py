@@ -1,4 +1,4 @@
-"""Rankings of methods against one of them, here and in the paper."""
+"""Rankings of methods relative to one of them, here and in the paper."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ DIGITS = 3
 """Values that are equal when rounded to these digits are level."""
 AHEAD, LEVEL, BEHIND = "ahead", "level", "behind"
 Ranking = dict[str, str]
-"""The place of each name against the base, best first; those with a smaller value are ahead."""
+"""The place of each name relative to the base, best first; a smaller value is ahead."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Rankings here and in the paper.
 
-    compared: the number of names that are ranked here and ahead or behind in the paper; the paper's level names do not
-    count. differing: those of them that are elsewhere here, with their place in the paper.
+    compared: the number of names that are ranked here and are ahead or behind, not level, in the paper. differing: the
+    names among these whose place here differs, with their place in the paper.
     """
 
     here: Ranking
@@ -41,7 +41,7 @@ class Comparison:
 
 
 def rank(values: Mapping[str, float | None], base: str) -> Ranking:
-    """The ranking of the names that have a value against the base."""
+    """The ranking relative to the base of all names with a value."""
     own = values.get(base)
     if own is None:
         return {}
@@ -70,6 +70,6 @@ def comparison_table(comparisons: Mapping[tuple[str, float], Comparison], base: 
 
 
 def names_at(ranking: Ranking, *places: str) -> list[str]:
-    """The names at each place, by default all three, with commas; a dash without any."""
+    """The names at each place, by default all three, separated by commas; a dash if there are none."""
     by_place = {place: [name for name, own in ranking.items() if own == place] for place in (AHEAD, LEVEL, BEHIND)}
     return [", ".join(by_place[place]) or NONE for place in places or by_place]

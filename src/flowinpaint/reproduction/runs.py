@@ -1,4 +1,4 @@
-"""Runs of methods on frames: columns of tables and their means, known records and fields, and batches of new ones."""
+"""Runs of methods on frames: table columns and their means, known records and fields, and batches of new runs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from flowinpaint.viz.colours import Field
 
 RECORDS = "records.jsonl"
 FIELDS = "fields"
-"""The folder of filled fields, next to the records."""
+"""Name of the folder of filled fields, next to the records."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """device, processes, frames per call of a network, and the seed of the masks."""
+    """Options of runs: device, processes, frames per call of a network, and the seed of the masks."""
 
     device: str
     jobs: int = 1
@@ -49,7 +49,7 @@ class RunOptions:
 class Column:
     """A column of a table at one density: the method that fills the frames.
 
-    method: a name, or the path of a file of weights, whose hash is `weights`. compute: False to use known records only.
+    method: a name, or the path of a weights file with the hash `weights`. compute: False to use only known records.
     """
 
     name: str
@@ -72,7 +72,7 @@ ColumnRecord = tuple[str, Record]
 class Mean:
     """Mean EPE (px), Fl (%) and seconds over the frames without a failure; None if all failed.
 
-    frames: how many there are; failures: on how many the method failed; error: the first failure.
+    frames: the number of frames; failures: the number on which the method failed; error: the first failure.
     """
 
     epe: float | None
@@ -103,7 +103,7 @@ class Means(dict[tuple[str, str, Case], Mean]):
         return sorted({device for mean in self.values() for device in mean.devices})
 
     def value(self, column: str, dataset: str, case: Case, figure: str = "epe") -> float | None:
-        """One figure of a mean, "epe" or "fl"; None if nothing was measured."""
+        """One value of a mean, "epe" or "fl"; None if nothing was measured."""
         value: float | None = getattr(self.get((column, dataset, case)), figure, None)
         return value
 
@@ -126,12 +126,12 @@ def _mean(records: list[Record]) -> Mean:
 
 
 def identity(key: RunKey, *, any_device: bool = False) -> str:
-    """The part of a key that identifies a run wherever its weights lay, and if asked on any device."""
+    """The part of a key that identifies a run independent of its weights' path, and with any_device of the device."""
     return replace(key, method="" if key.weights else key.method, device="" if any_device else key.device).text
 
 
 class Records:
-    """Successful runs and their fields: of this reproduction on the same device, or of other machines on any device."""
+    """Successful runs and their fields: this reproduction's on the same device, other machines' on any device."""
 
     def __init__(self, store: RecordStore, others: Sequence[Record], folders: Sequence[Path]) -> None:
         self.store, self._folders = store, folders
@@ -139,7 +139,7 @@ class Records:
         self.know(store)
 
     def know(self, records: Iterable[Record]) -> None:
-        """Find these records from now on, which the store has."""
+        """Make `find` return these records, which are already in the store."""
         self._known |= {identity(record.key): record for record in records if record.measured is not None}
 
     def find(self, key: RunKey) -> Record | None:
@@ -155,7 +155,7 @@ class Records:
         return None
 
     def keep_field(self, key: RunKey, field: Field) -> None:
-        """Write a field, whole or not at all. Sampling takes too long to do it twice for `figure-samples`."""
+        """Write a field, atomically. Sampling takes too long to repeat it for `figure-samples`."""
         with atomic_path(make_folder(self._folders[0]) / _field_file(key)) as temporary, temporary.open("wb") as file:
             np.save(file, field, allow_pickle=False)
 
@@ -188,7 +188,7 @@ def _field_file(key: RunKey) -> str:
 def run_all(
     jobs: Sequence[Job], processes: int, *, batch: int, keep_field: Callable[[RunKey, Field], None]
 ) -> Generator[Record, None, None]:
-    """The records of jobs of one run each; networks fill up to `batch` frames in a call.
+    """The records of jobs of one run each; networks fill up to `batch` frames per call.
 
     keep_field: receives the fields of networks that sample, see `_run_batches`.
     """
@@ -202,7 +202,7 @@ def run_all(
 
 
 def _batch_of(job: Job) -> tuple[str, str, str]:
-    """The properties that the runs of a batch share."""
+    """The properties that all runs of a batch must share."""
     key = job.runs[0]
     return key.method, str(key.case), str(key.parameters)
 
@@ -210,9 +210,9 @@ def _batch_of(job: Job) -> tuple[str, str, str]:
 def _run_batches(jobs: Sequence[Job], count: int, keep_field: Callable[[RunKey, Field], None]) -> Iterator[Record]:
     """The records of jobs of one run each, with the same network, up to `count` frames of one size per call.
 
-    A network that samples takes as long for one frame as for a few. The seconds of a run are those of its call over the
-    number of frames. Random draws depend on a frame's place in the call. keep_field: receives the fields of networks
-    that sample.
+    A network that samples takes as long for one frame as for a few. The seconds of a run are those of its call divided
+    by the number of frames. Random draws depend on a frame's index in the call. keep_field: receives the fields of
+    networks that sample.
     """
     first = jobs[0].runs[0]
     device = torch.device(first.device)
@@ -258,9 +258,9 @@ def _compiled(model: Network, device: torch.device) -> bool:
 
 
 def _compiled_fill(model: Network, count: int) -> Fill:
-    """The fill function of a network, compiled for `count` fields: where fewer are left, the last is repeated.
+    """The fill function of a network, compiled for `count` fields; if fewer are left, the last is repeated.
 
-    It would be compiled anew for each number of fields.
+    Otherwise it would be compiled again for each number of fields.
     """
     model.compile_parts()
     fill = fill_function(model)

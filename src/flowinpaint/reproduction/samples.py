@@ -1,4 +1,4 @@
-"""The paper's figure of samples: filled frames at 5 %, enlarged where the truth has its strongest edges."""
+"""Figure of samples, as in the paper: filled frames at 5 %, enlarged where the truth has its strongest edges."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def figure_samples(session: Session) -> Page:
 
 
 def _pictures(rows: Sequence[ZoomRow]) -> Pictures:
-    """The figure as PNG, and an SVG that holds the PNG."""
+    """The figure as PNG, and an SVG that contains the PNG."""
     figure = zoom_figure(rows, MIDDLE)
     png: bytes = cv2.imencode(".png", np.ascontiguousarray(figure[..., ::-1]))[1].tobytes()
     height, width = figure.shape[:2]
@@ -58,7 +58,7 @@ def _pictures(rows: Sequence[ZoomRow]) -> Pictures:
 
 
 def _row(session: Session, sample: FrameSource, columns: Sequence[Column]) -> ZoomRow:
-    """A frame and its fields: known ones, and those that can be made here. Warnings are noted."""
+    """A frame and its fields: known ones, and those that can be computed here. Warnings are noted."""
     options, crop = session.run_options, session.square.crop
     frame = sample.load(MIDDLE, options.seed, crop)
     filled: dict[str, Field] = {}

@@ -1,4 +1,4 @@
-"""A reproduction at work: the compared methods on this machine, and what all tables and figures share."""
+"""Session of a reproduction: the compared methods on this machine, and the shared inputs of tables and figures."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ MOST_ROWS = 4
 class Session:
     """Inputs of all tables and figures, and the methods to compare.
 
-    chosen: the user's methods, None for all. times: files of inference times of other machines.
-    missing: the reason why a method or network is left out, by its name.
+    chosen: the user's methods, None for all. times: files of inference times from other machines.
+    missing: the reason why a method or network is left out, by name.
     """
 
     out: Path
@@ -87,7 +87,7 @@ class Session:
         return ""
 
     def check_frames(self, parts: Collection[str]) -> None:
-        """Find the frames of the parts before anything is trained, and note where generated ones replace others."""
+        """Find the frames of the parts before anything is trained, and note if generated frames replace others."""
         needed: list[tuple[str, FrameSet]] = []
         if set(parts) - {"networks", "table3", "figure-cost"}:
             needed.append(("" if self.frame_options.scenes else "No frames were named", self.square))
@@ -99,7 +99,7 @@ class Session:
                 self.callbacks.note_once(f"{reason}: using {len(frames.samples)} generated ones.")
 
     def train(self, only: Collection[str] | None = None) -> list[str]:
-        """Train the missing networks, of all or of some, and return the names of the finished ones."""
+        """Train the missing networks (only: among these names), and return the names of the finished ones."""
         finished = []
         for name in NETWORKS if only is None else only:
             family = NETWORKS[name].family
@@ -115,7 +115,7 @@ class Session:
     ) -> Column | None:
         """The column of a method, or of a network of Table 2, at a density; None if its network is missing.
 
-        tuned: the density of its network or parameters, if another. samples: distinct training samples of its network.
+        tuned: the density of its network or parameters, if different. samples: its network's distinct training samples.
         """
         obstacle = self.obstacle(name)
         tuned = density if tuned is None else tuned
@@ -129,7 +129,7 @@ class Session:
         if network is None:
             return None
         here = network.weights.is_file()
-        if not here:  # then it has known records only
+        if not here:  # it only has known records
             self.missing.setdefault(name, "its weights are not here, and no run of it is known")
         compute = here and not obstacle
         return Column(name, density, str(network.weights), network.hash, self.scale.sampling_of(name), compute)
@@ -155,7 +155,7 @@ class Session:
             del self.missing[name]  # another machine ran it
         if not found:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.missing.items())
-            raise InputError(f"PART: nothing of it can be measured here{reasons}")
+            raise InputError(f"PART: nothing can be measured here{reasons}")
         for name, reason in self.missing.items():
             self.callbacks.note_once(f"{name} is left out: {reason}.")
         return found
@@ -163,7 +163,7 @@ class Session:
     def run(self, frames: FrameSet, columns: Sequence[Column]) -> list[ColumnRecord]:
         """The record of each column on each frame that has enough valid pixels for its density.
 
-        Runs are made column by column, so that a network is loaded once. Each record is kept at once.
+        Runs are done column by column, so that each network is loaded once. Each record is saved immediately.
         """
         options, cases = self.run_options, list(dict.fromkeys(column.case for column in columns))
         keys = {
@@ -196,7 +196,7 @@ class Session:
         return self.means(frames, [self.column(name, d) for name in names for d in DENSITIES])
 
     def _keep_sampled_field(self, key: RunKey, field: Field) -> None:
-        """Keep a field of a frame that the figure of samples shows."""
+        """Save a field if the figure of samples shows its frame."""
         shown = self.square.spread(MOST_ROWS).samples
         if key.case == MIDDLE and any((s.dataset, s.name) == (key.dataset, key.sample) for s in shown):
             self.records.keep_field(key, field)

@@ -97,7 +97,7 @@ def _error_page(
 
 
 def table_block(means: Means, dataset: str, figure: str = "epe") -> Block:
-    """A figure of all columns at each density, the paper's below; of ablations it is the difference to Full's."""
+    """Values of all columns at each density, with the paper's below; for ablations, the differences to Full."""
     columns, ablations = means.columns, means.columns[0] in ABLATIONS
     paper = _paper_table(dataset, figure, ablations)
 
@@ -126,9 +126,9 @@ def table_block(means: Means, dataset: str, figure: str = "epe") -> Block:
 
 
 def difference(means: Means, name: str, dataset: str, density: float, *, printed: bool = False) -> float | None:
-    """A network's EPE minus the full one's; None for the full one itself.
+    """A network's EPE minus the full network's; None for the full network.
 
-    printed: of the values as they are printed, by which networks are ranked.
+    printed: use the rounded values as printed, by which networks are ranked.
     """
     own, full = (means.value(column, dataset, density) for column in (name, FULL))
     if name == FULL or own is None or full is None:
@@ -137,7 +137,7 @@ def difference(means: Means, name: str, dataset: str, density: float, *, printed
 
 
 def compare_with_paper(means: Means, base: str, figure: str = "epe") -> dict[tuple[str, float], Comparison]:
-    """Rankings of all columns against one of them, ours or the full network, by data set and density."""
+    """Rankings of all columns relative to one of them, Ours or the full network, by data set and density."""
     return {
         (dataset, density): compare(
             {_label(column): means.value(column, dataset, density, figure) for column in means.columns},
@@ -161,14 +161,14 @@ def _paper_difference(name: str, dataset: str, density: float) -> float | None:
 
 
 def _paper_table(dataset: str, figure: str, ablations: bool) -> PaperTable | None:
-    """The paper's table of a data set; for generated scenes, of the paper's training domain."""
+    """The paper's table of a data set; for generated scenes, the one of its training domain."""
     domain = _TRAINING_DOMAIN if dataset == GENERATED else dataset
     tables = PAPER_ABLATIONS if ablations else [table for table in PAPER_TABLES if table.figure == figure]
     return next((table for table in tables if table.is_of(domain)), None)
 
 
 def _rows(means: Means, values: Callable[[str, str, float], dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the CSV file: values of each column on each data set at each density, and how they were measured."""
+    """Rows of the CSV file: values of each column, data set and density, and details of the measurement."""
     rows = []
     for dataset in means.datasets:
         for density in _densities(means, dataset):
@@ -196,7 +196,7 @@ def _label(column: str) -> str:
 
 
 def _best(cells: Sequence[str]) -> frozenset[int]:
-    """The indices of the cells that read as the smallest number."""
+    """The indices of the cells with the smallest printed number."""
     values = {i: float(cell) for i, cell in enumerate(cells) if cell != "–"}
     best = min(values.values(), default=0.0)
     return frozenset(i for i, value in values.items() if value == best)

@@ -1,4 +1,4 @@
-"""Parameters and inference times of the methods, measured once per machine and kept in a file."""
+"""Parameters and inference times of the methods, measured once per machine and saved in a file."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TIMES = "times.json"
 _WARM_UP: dict[str, Any] = {"sampling_steps": 2, "resampling_steps": 1}
 """Parameters of the first call of a network that samples."""
 _FEW, _MORE = 2, 6
-"""Sampling steps of the two calls that predict the time of a long sampling."""
+"""Sampling steps of the two short calls from which the time of a long sampling is extrapolated."""
 LONGEST = 120.0
-"""Seconds of a sampling that is still timed as a whole."""
+"""Samplings of at most this many seconds are timed as a whole."""
 
 
 @dataclass(frozen=True)
 class InferenceTime:
     """Time of a call on one frame of size×size. model: a hash of configuration and parameters.
 
-    share: of the call's iterations that were run; below 1 the time is extrapolated.
+    share: the fraction of the call's iterations that were run; below 1 the time is extrapolated.
     """
 
     name: str
@@ -64,7 +64,7 @@ def count_parameters(config: ModelConfig) -> int:
 def measure_time(
     planned: InferenceTime, method: ModelConfig | str, parameters: dict[str, Any], repeats: int
 ) -> InferenceTime:
-    """Time calls with tensors on the device in and out. Weights are random: they do not change the time.
+    """Time calls whose input and output are tensors on the device. Weights are random, which does not affect the time.
 
     A network that samples is timed by one call, or by a part of it (`sampler_time`).
     """
@@ -75,7 +75,7 @@ def measure_time(
         call = partial(get_method(method).fill, image, flow, mask)
     else:
         torch.manual_seed(0)
-        with device:  # large networks are made much faster there
+        with device:  # much faster for large networks
             model = build_network(method).to(device).eval()
         call = torch.inference_mode()(partial(model.complete, image, flow, mask, None))
     calls, share = 1, 1.0
@@ -92,9 +92,9 @@ def measure_time(
 def sampler_time(
     seconds: Callable[..., float], iterations: Callable[..., int], parameters: dict[str, Any], longest: float = LONGEST
 ) -> tuple[float, float]:
-    """The seconds of a sampling, and the share of its iterations that were run.
+    """The seconds of a sampling, and the fraction of its iterations that were run.
 
-    They are extrapolated from two short samplings if it would exceed `longest` seconds: all iterations do the same
+    If it would exceed `longest` seconds, the time is extrapolated from two short samplings: all iterations do the same
     work, so the time of a call is linear in their number. seconds, iterations: functions of a call's parameters.
     """
     few, more = ({**parameters, "sampling_steps": steps} for steps in (_FEW, _MORE))
@@ -109,7 +109,7 @@ def sampler_time(
 
 
 def read_times(path: Path) -> list[InferenceTime]:
-    """The times in a file of a reproduction."""
+    """The times in a reproduction's file."""
     if not path.is_file():
         raise MissingFileError(f"--times must be the {TIMES} of a reproduction; {path} does not exist")
     try:
@@ -119,5 +119,5 @@ def read_times(path: Path) -> list[InferenceTime]:
 
 
 def write_times(path: Path, times: Sequence[InferenceTime]) -> None:
-    """Write a file for `read_times`, whole or not at all."""
+    """Write a file for `read_times`, atomically."""
     write_text(path, json.dumps({"times": [asdict(time) for time in times]}, indent=1) + "\n")

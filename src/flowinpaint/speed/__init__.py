@@ -1,1 +1,1 @@
-"""`flowinpaint speed`: time and memory of methods, compared with what the machine can do at best."""
+"""`flowinpaint speed`: time and memory of methods, compared with the machine's peak rates."""

@@ -110,7 +110,7 @@ def check_weights(methods: Iterable[str]) -> None:
 
 
 def fill_function(method: str, device: torch.device, precision: Precision) -> Callable[[Tensor, Tensor, Tensor], Any]:
-    """The method as a function of image, flow and mask (1, ·, H, W) that are on the device already."""
+    """The method as a function of image, flow and mask (1, ·, H, W) that are already on the device."""
     found = get_method(method)
     if found.weights is None:
         return found.fill

@@ -55,8 +55,8 @@ class Timing:
 class SpeedResult:
     """The measurements of a case, or an error.
 
-    call: tensors on the device in and out. end_to_end: `fi.inpaint`. memory: peak bytes above those in use before the
-    call, on a GPU with model and input. floor: the least seconds for the counts at the machine's peak rates.
+    call: input and output are tensors on the device. end_to_end: `fi.inpaint`. memory: peak bytes above those in use
+    before the call, on a GPU including model and input. floor: minimum seconds for the counts at the peak rates.
     """
 
     case: SpeedCase
@@ -90,9 +90,9 @@ def measure_cases(
 ) -> tuple[list[SpeedResult], list[PeakRates]]:
     """Measure each case, and the peak rates of each device and type in use.
 
-    inputs_of: a function of height and width. memory: also measure that of CPU cases, each in its own process; a GPU's
-    is always measured. A case that fails becomes a result with an error. After Ctrl-C the finished cases are returned,
-    if there are any.
+    inputs_of: a function of height and width. memory: also measure the memory of CPU cases, each in its own process;
+    GPU memory is always measured. A case that fails becomes a result with an error. After Ctrl-C the finished cases are
+    returned, if there are any.
     """
     kinds = dict.fromkeys((case.device, case.dtype) for case in cases)
     rates = {kind: measure_rates(*kind) for kind in kinds}
@@ -108,7 +108,7 @@ def measure_cases(
             result.notes = list(dict.fromkeys(str(warning.message) for warning in caught))
             results.append(result)
             progress(result)
-        # The better of two measurements, in case another program was busy during one of them.
+        # Keep the better of two measurements, in case another program was busy during one of them.
         rates = {kind: rate.better(measure_rates(*kind)) for kind, rate in rates.items()}
     except KeyboardInterrupt:
         if not results:
@@ -125,10 +125,10 @@ def _measure(case: SpeedCase, inputs: Inputs, repeats: int, memory: bool) -> Spe
     fill = partial(fill_function(case.method, device, case.precision), *inputs.on(device))
     call = repeat(fill, device, repeats)
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else None
-    del fill  # with the model and its input
+    del fill  # frees the model and its input
     _free_memory(device)
     if case.precision == "auto":
-        # By the clock, also on a GPU: the call ends when the result is in the caller's memory.
+        # Wall-clock time, also on a GPU: the call ends when the result is in the caller's memory.
         end_to_end = repeat(partial(inpaint, *inputs, case.method, device), torch.device("cpu"), repeats)
     if peak is None and memory:
         peak = cpu_memory(case, inputs)
@@ -146,9 +146,9 @@ def _free_memory(device: torch.device) -> int:
 
 
 def cpu_memory(case: SpeedCase, inputs: Inputs) -> int | None:
-    """Peak resident bytes of a call, with its input but without the model, measured in a process of its own.
+    """Peak resident bytes of a call, including its input but not the model, measured in a separate process.
 
-    None where the system does not report them: only Linux does.
+    None if the system does not report them: only Linux does.
     """
     if not RESET.exists():
         return None
@@ -178,9 +178,9 @@ def _resident(name: str) -> int:
 
 @dataclass
 class SizeSweep:
-    """A method at many sizes: seconds of the first call at each size, and the median of a few calls after it.
+    """A method at many sizes: seconds of the first call at each size, and the median of a few later calls.
 
-    error: the reason why it ended early; `sizes` are those before it.
+    error: the reason why it ended early; `sizes` are those measured before.
     """
 
     method: str
@@ -192,7 +192,7 @@ class SizeSweep:
 
     @property
     def ratio(self) -> float | None:
-        """Total of the first calls over that of the steady ones, without the very first size, which compiles."""
+        """Total time of the first calls over that of the later ones, without the very first size, which compiles."""
         return sum(self.first[1:]) / sum(self.steady[1:]) if len(self.steady) > 1 else None
 
 
@@ -205,7 +205,7 @@ def sweep_sizes(
 ) -> SizeSweep:
     """Fill fields of different sizes in a row at precision "auto", each a few times.
 
-    A ratio well above 1 means that new sizes compile or record anew.
+    A ratio well above 1 means that new sizes cause compilation or recording.
     """
     place, sweep = torch.device(device), SizeSweep(method, device)
     try:
@@ -213,7 +213,7 @@ def sweep_sizes(
         for size in sizes:
             work = partial(fill, *inputs_of(*size).on(place))
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # single cases have reported these already
+                warnings.simplefilter("ignore")  # already reported by the single cases
                 first = timed(work, place)
                 steady = statistics.median(timed(work, place) for _ in range(STEADY_CALLS))
             sweep.sizes.append(size)

@@ -63,7 +63,7 @@ def growths(results: Sequence[SpeedResult]) -> list[Growth]:
 
 
 def speed_tables(results: Sequence[SpeedResult]) -> list[TextTable]:
-    """One table per device and size, the methods in the order they were asked for."""
+    """One table per device and size, with the methods in the requested order."""
     tables: dict[str, TextTable] = {}
     for r in results:
         case = r.case
@@ -128,7 +128,7 @@ def as_json(
     grown: Sequence[Growth],
     sweeps: Sequence[SizeSweep],
 ) -> str:
-    """All measurements with every sample, settings and machine; times are in seconds."""
+    """All measurements with all samples, settings and machine; times are in seconds."""
     packages: dict[str, str | None] = dict.fromkeys(("triton", "numba", "opencv-contrib-python-headless"))
     for package in packages:
         with suppress(PackageNotFoundError):

@@ -1,6 +1,6 @@
-"""The roofline: operations and bytes that a method needs at least, and the machine's measured peak rates.
+"""Roofline model: minimum operations and bytes of a method, and the machine's measured peak rates.
 
-The counts follow from the architecture. An operation is an addition or a multiplication. A byte counts when it has to
+The counts follow from the architecture. An operation is an addition or a multiplication. A byte counts if it has to
 go through memory, assuming that only the following stays on the chip:
 
 - in a network, nothing from layer to layer: each layer reads its input and weights once and writes its result once, in
@@ -9,7 +9,7 @@ go through memory, assuming that only the following stays on the chip:
   each) are read once, and the result is written once, in float32. `stepwise` counts the bytes without this fusion: each
   step reads two iterates, edge weights and known pixels, and writes one.
 
-A cache that holds a whole layer can beat this, so the floor is a yardstick, not a law.
+A cache that holds a whole layer can beat this, so the floor is a reference value, not a strict bound.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ FLOAT, FLAG = 4, 1
 FIELD = FLOAT * CHANNELS
 """Bytes of a float32, of a flag, and of a pixel of a field."""
 STEP_OPERATIONS = 3 * 8 + 4
-"""One channel of one pixel in one diffusion step: difference, product and sum for 8 neighbours, 4 to extrapolate."""
+"""Per channel, pixel and diffusion step: difference, product and sum for 8 neighbours, 4 for the extrapolation."""
 ISOTROPIC_OPERATIONS = 2 * 4 + 1 + 4
-"""The same for the isotropic operator: differences and sums of 4 neighbours, a product, 4 to extrapolate."""
+"""The same for the isotropic operator: differences and sums of 4 neighbours, a product, 4 for the extrapolation."""
 WEIGHT_OPERATIONS = 50
-"""One pixel's edge weights: sigmoid, two diffusivities, normalised orientation, tensor, δ, four sums of two cells."""
+"""Per pixel's edge weights: sigmoid, two diffusivities, normalised orientation, tensor, δ, four sums of two cells."""
 COPY_BYTES = {"cpu": 2**28, "cuda": 2**31}
-"""Far larger than any cache."""
+"""Size of the copied buffer, far larger than any cache."""
 MATRIX_SIDE = {"cpu": 2048, "cuda": 8192}
 TRIALS = 7
 
@@ -86,7 +86,7 @@ def neuroexplicit_counts(model: Neuroexplicit, height: int, width: int, element:
     seen = FLOAT * IMAGE
     if config.flow_aware:
         counts.append(_cycles("first guess", sizes, per_level(config.guess_steps, levels), ISOTROPIC_OPERATIONS))
-        # The guess once, the known vectors twice: for their mean and for the mean deviation from it.
+        # Reads the guess once, and the known vectors twice: for their mean and for the mean deviation from it.
         seen += FIELD + 2 * (FIELD + FLAG) + FLAG
     weights = 4 * element
     return [
@@ -146,7 +146,7 @@ def level_sizes(height: int, width: int, levels: int | None = None) -> list[int]
 def _pyramid(sizes: list[int], all_sizes: list[int]) -> StageCount:
     """Push the known vectors down through all levels, and pull them up to where the diffusion's levels start."""
     down = sum((FIELD + FLAG) * (fine + coarse) for fine, coarse in pairwise(all_sizes))
-    given = (FLOAT - FLAG) * sizes[0]  # the mask comes as a number
+    given = (FLOAT - FLAG) * sizes[0]  # the mask is passed as float32
     return _once("pyramid", 2 * CHANNELS * sum(all_sizes), given + down + _starts(all_sizes[len(sizes) :]))
 
 
@@ -177,7 +177,7 @@ class PeakRates:
     matrix: float
 
     def floor(self, counts: list[StageCount]) -> float:
-        """The least seconds for these counts if computing and moving overlap fully."""
+        """Minimum seconds for these counts if computation and memory traffic overlap fully."""
         return max(sum(c.operations for c in counts) / self.matrix, sum(c.bytes for c in counts) / self.copy)
 
     def better(self, other: PeakRates) -> PeakRates:
@@ -188,7 +188,7 @@ class PeakRates:
 def measure_rates(device: str, dtype: torch.dtype) -> PeakRates:
     """Copy a large buffer and multiply two square matrices, a few times each; the fastest time counts.
 
-    float32 on CUDA uses TF32, as cuDNN's convolutions do unless that is switched off.
+    float32 on CUDA uses TF32, as cuDNN's convolutions do by default.
     """
     place = torch.device(device)
     source = torch.zeros(COPY_BYTES[place.type], dtype=torch.uint8, device=place)
@@ -214,7 +214,7 @@ def _fastest(work: Callable[[], object], device: torch.device) -> float:
 
 
 def timed(work: Callable[[], object], device: torch.device) -> float:
-    """The seconds of one call: between CUDA events on a GPU, by the clock elsewhere."""
+    """The seconds of one call: between CUDA events on a GPU, wall-clock time elsewhere."""
     if device.type != "cuda":
         start = time.perf_counter()
         work()

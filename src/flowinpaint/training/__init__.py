@@ -1,1 +1,1 @@
-"""Training: a configuration, one step that never leaves the device, and a loop that survives being killed."""
+"""Training: configuration, a step that runs entirely on the device, and a loop that resumes after interruptions."""

@@ -1,4 +1,4 @@
-"""Batches of training, generated on the device or read from disk ahead of time, and the tasks made of them."""
+"""Batches of training, generated on the device or read ahead from disk, and the tasks made from them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NOISE_SEED = 104_729
 """Added to the seed, so that masks and noise do not repeat the random numbers of their scenes."""
 
 Scenes = Callable[[Tensor], Batch]
-"""A generator: sample numbers (B,) to their batch."""
+"""A generator: maps sample numbers (B,) to their batch."""
 
 
 class Task(NamedTuple):
-    """A batch, the vectors given in it (B, C, H, W), and the mask (B, 1, H, W) of the pixels that have them.
+    """A batch, its given vectors (B, C, H, W), and their mask (B, 1, H, W).
 
     samples: the sample numbers (B,), which determine all random numbers of a task.
     """
@@ -47,11 +47,11 @@ def draw_given(samples: Tensor, seed: int, masks: MaskMix, batch: Batch) -> tupl
 
 
 class GeneratedSource:
-    """Scenes made on the device from their sample numbers; `distinct` limits how many differ, 0 for no limit."""
+    """Scenes generated on the device from sample numbers; distinct: the number of different scenes, 0 for no limit."""
 
     def __init__(self, scenes: Scenes, fast: Scenes | None = None, distinct: int = 0) -> None:
         self.scenes = scenes
-        """All scenes, also those that training never sees."""
+        """All scenes, including those that training never sees."""
         self._fast = fast or scenes
         self._distinct = distinct
 
@@ -63,7 +63,7 @@ class GeneratedSource:
         return self._fast(self._numbers(samples))
 
     def again(self, samples: Tensor) -> Batch:
-        """The same scenes by the plain generator, outside a step, at any time."""
+        """The same scenes by the plain generator; can be called at any time, outside a step."""
         return self.scenes(self._numbers(samples))
 
     def _numbers(self, samples: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class GeneratedSource:
 
 
 class DiskSource:
-    """Batches from disk, copied into buffers at addresses that a recorded step knows."""
+    """Batches from disk, copied into buffers with fixed addresses, which a recorded step requires."""
 
     def __init__(self, data: DataConfig, world: World, step: int) -> None:
         self._data, self._device = data, world.device
@@ -98,7 +98,7 @@ class DiskSource:
         return self._buffers
 
     def again(self, samples: Tensor) -> Batch:
-        """The batch of these consecutive sample numbers (B,), read once more, outside a step."""
+        """The batch of these consecutive sample numbers (B,), read again, outside a step."""
         data, first = self._data, int(samples[0])
         batches = DiskBatches(self._dataset, len(samples), data.size, data.seed, first, rank=0, world=1, workers=0)
         return Batch(*(x.to(self._device) for x in next(iter(batches))))
@@ -115,7 +115,7 @@ def scenes_of(data: DataConfig, device: torch.device) -> Scenes:
 
 
 def compiled(scenes: Scenes) -> Scenes:
-    """A compiled copy of a generator, for batches of one size; each other size would be compiled anew."""
+    """A compiled copy of a generator, for batches of one size; every other size would be compiled again."""
     generator = getattr(scenes, "__self__", None)
     if not isinstance(generator, LayeredFlow):
         return scenes

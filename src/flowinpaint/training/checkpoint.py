@@ -1,7 +1,7 @@
-"""Folder of a run: its files, the lock that keeps a second run out, and its checkpoints.
+"""Folder of a run: its files, the lock against a second run, and its checkpoints.
 
-A checkpoint is a safetensors file, written completely or not at all, with the configuration in its metadata. The random
-state is the number of steps: a sample is a function of its number.
+A checkpoint is a safetensors file, written atomically, with the configuration in its metadata. The number of steps is
+the whole random state: a sample is a function of its number.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RunFolder:
 
 @contextmanager
 def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
-    """Lock the folder of a new run, which must not hold one yet, or of a run to resume."""
+    """Lock the folder of a new run, which must not contain a run yet, or of a run to resume."""
     folder = RunFolder(path)
     check_run(path, resume)
     folder.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
             except BlockingIOError as error:
                 raise InputError(f"--out: {path} is in use by another run; wait, or use another folder") from error
         for place in (folder.path, folder.checkpoints):
-            for left_over in place.glob(".flowinpaint-*"):  # of a run that was killed while writing
+            for left_over in place.glob(".flowinpaint-*"):  # from a run that was killed while writing
                 left_over.unlink()
         try:
             yield folder
@@ -151,7 +151,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 @torch.no_grad()
 def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
-    """Copy saved tensors into those of a run; FileFormatError if names or shapes differ."""
+    """Copy saved tensors into the tensors of a run; FileFormatError if names or shapes differ."""
     if differing := sorted(state.keys() ^ saved.keys()):
         raise FileFormatError(
             f"checkpoint: {differing[0]} is only in the saved run or only in this one; resume runs with the version of "
@@ -166,7 +166,7 @@ def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Write a file so that it is complete and on the disk itself once it has its name."""
+    """Write a file atomically and flush it to disk before it gets its name."""
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(data)
         file.flush()

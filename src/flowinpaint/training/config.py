@@ -75,7 +75,7 @@ class OptimiserConfig:
     """Initial weights of a network with the same layers: a file or the name of a method; new weights if empty."""
     loss: FieldLoss = "epe"
     """"epe": the mean endpoint error; "log": the mean over samples of its logarithm, so that all samples count equally,
-    whatever their motion and density."""
+    regardless of their motion and density."""
     error_weight: float = 0.1
     """Weight of the loss that trains the expected error of a model with `confidence`."""
     lr: float = 1e-4
@@ -138,9 +138,9 @@ class ScheduleConfig:
         return min(1.0, seconds / (60 * self.minutes) if self.minutes else step / self.steps)
 
     def rate_factor(self, step: int, share: float) -> float:
-        """The factor of the learning rate in a step, counted from 0, after that share of the run.
+        """The factor of the learning rate in a step, counted from 0, when `share` of the run is done.
 
-        A run by minutes is at the place on the curve where a run of `steps` steps is after the same share.
+        A run limited by minutes follows the curve of a run of `steps` steps at the same share.
         """
         rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         if self.curve == "cosine":
@@ -270,7 +270,7 @@ def check_same_run(before: TrainingConfig, now: TrainingConfig) -> None:
 
 
 def _value(text: str) -> Any:
-    """The text as a TOML value, or as a string if it is none: names need no quotes on a command line."""
+    """The text as a TOML value, or else as a string, so that names need no quotes on a command line."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,7 +1,7 @@
 """Re-initialisation of dead channels, so that a network keeps its width (after Sokar et al., 2023).
 
-A channel whose ReLU never opens has no gradient and stays closed. Muon takes large steps also where gradients are small
-and mostly noise, and can close a whole layer.
+A channel whose ReLU output is always zero has no gradient and stays zero. Muon takes large steps even if gradients are
+small and mostly noise, and can kill a whole layer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from flowinpaint.training.config import DataConfig
 DEAD = 0.01
 """A channel is dead if its activity is at most this share of its layer's mean."""
 PIXELS_LOOKED_AT, MOST_BATCHES = 2_000_000, 32
-"""Data that decide: a selective channel of a coarse layer may be silent on a few small crops."""
+"""Amount of data to measure activity on: a selective channel of a coarse layer may be silent on a few small crops."""
 REVIVED_UNTIL = 0.5
 """The share of a run in which channels are revived; later ones would have no time to learn."""
 
 
 def batches_to_look_at(data: DataConfig) -> int:
-    """Number of joint batches that decide whether a channel is dead."""
+    """Number of joint batches on which a channel must be inactive to be dead."""
     return min(MOST_BATCHES, math.ceil(PIXELS_LOOKED_AT / (data.batch * data.size[0] * data.size[1])))
 
 
@@ -48,10 +48,10 @@ def activities(model: Neuroexplicit, task: Task) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def revive(models: Sequence[Neuroexplicit], activity: dict[str, Tensor], seed: int) -> int:
-    """Give the channels that are dead by their `activities` new kernels, the same in all models; return their number.
+    """Give channels that are dead by their `activities` new kernels, the same in all models; return their number.
 
-    The kernels that read such a channel start at zero, so predictions do not change at first. A new kernel sums to
-    zero, so that the common mean of its inputs, which are ReLU outputs, does not close the channel again.
+    The kernels that read such a channel are set to zero, so predictions do not change at first. A new kernel sums to
+    zero, so that the common mean of its inputs, which are ReLU outputs, does not deactivate the channel again.
     """
     generator, count = torch.Generator().manual_seed(seed), 0
     for name, readers in models[0].dtm.readers().items():

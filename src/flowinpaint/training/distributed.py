@@ -57,7 +57,7 @@ class World:
 
 @contextmanager
 def join(device: str | torch.device = "auto") -> Iterator[World]:
-    """The world of this process: alone, or as torchrun set it up."""
+    """The world of this process: a single process, or the group that torchrun set up."""
     chosen = checks.check_device(device)
     if not {"RANK", "WORLD_SIZE"} <= os.environ.keys() or not distributed.is_available():
         yield World(chosen)

@@ -32,7 +32,7 @@ from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.validation import Scores
 
 NAMED = 3
-"""Samples or tensors that a diagnosis names; it counts the others."""
+"""Samples or tensors that a diagnosis names; it only counts the others."""
 
 
 class NotFiniteError(RuntimeError):
@@ -115,7 +115,7 @@ def build_step(config: TrainingConfig, world: World, saved: Checkpoint | None = 
 
 
 def _load_weights(model: Network, name_or_path: str) -> None:
-    """Load the weights of a file or method; the models may differ in settings without weights, such as steps."""
+    """Load the weights of a file or method; the models may differ in settings that have no weights, such as steps."""
     tensors, own = load_model(name_or_path, "cpu").state_dict(), model.state_dict()
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
         raise InputError(f"optimiser.weights: {name_or_path} has other layers than [model]: {differing[0]}")
@@ -151,7 +151,7 @@ def _run(
         rate = config.optimiser.lr * config.schedule.rate_factor(at.step, at.share)
         training.run(rate)
         at.step += 1
-        # The clocks of the other processes include their waiting for the first.
+        # The clocks of the other processes include their wait for the first.
         stop, at.seconds = world.agree(float(stopping()), seconds() if world.first else 0.0)
         at.share, stopped = config.schedule.share_done(at.step, at.seconds), stop > 0
         at.pace = (at.seconds - mark[1]) / (at.step - mark[0]) or None
@@ -245,7 +245,7 @@ def _fault(training: TrainingStep, samples: Tensor) -> str:
 
 
 def _bad_samples(samples: Tensor, x: Tensor) -> str:
-    """The samples (B,) for which x (B, ...) is not finite; all of them if x is a single number that is not."""
+    """The samples (B,) for which x (B, ...) is not finite; all samples if x is a single non-finite number."""
     parts = torch.isfinite(x).expand(len(samples)) if x.ndim == 0 else torch.isfinite(x)
     return _some([str(n) for n in samples[~parts.reshape(len(samples), -1).all(1)].tolist()])
 

@@ -1,4 +1,4 @@
-"""Objectives: what training computes with a network on a task, and the loss it minimises; losses of a field."""
+"""Training objectives (the output of a network for a task, and its loss), and the losses of a field."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Objective:
         """Set the learning rate of other modules for the next step."""
 
     def compile_parts(self) -> None:
-        """Compile, in place, the loss."""
+        """Compile the loss, in place."""
         self.loss = torch.compile(self.loss, dynamic=False)  # type: ignore[method-assign]
 
     def state(self) -> dict[str, Tensor]:
@@ -61,7 +61,7 @@ def epe_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
 def log_loss(prediction: Tensor, truth: Tensor, valid: Tensor) -> Tensor:
     """The mean over samples of the logarithm of the endpoint error over each one's valid pixels.
 
-    Its gradient is that of the relative error: samples with much motion or few known pixels do not outweigh others.
+    Its gradient is that of the relative error: samples with large motion or few known pixels do not dominate.
     """
     return torch.log(_sample_errors(prediction, truth, valid) + LOG_FLOOR).mean()
 

@@ -1,7 +1,7 @@
 """Adam or Muon with gradient clipping and an average of the weights, over one buffer that holds all weights.
 
-The networks have many small tensors. In one buffer, the norm, a step and the average are one pass each. A step that is
-not finite is skipped on the device, without waiting for it.
+The networks have many small tensors. With one buffer, the norm, a step and the average are one pass each. A step that
+is not finite is skipped on the device, without synchronisation.
 
 Muon (Jordan et al., 2024) takes orthogonalised steps for the kernels of convolutions. A kernel is a matrix with a row
 for each output channel. The step is the matrix nearest to its momentum whose singular values are all equal, times
@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from flowinpaint.training.config import OptimiserConfig
 
 EMA_RISE = 10.0
-"""The average keeps at most (1 + n) / (EMA_RISE + n) of itself in its n-th step, so that it soon forgets the start."""
+"""In step n the average keeps at most (1 + n) / (EMA_RISE + n) of itself, so that it soon forgets the start."""
 COUNTERS = ("loss_sum", "norm_sum", "counted", "updates", "skipped", "skipped_in_row", "last_bad_sample")
 _NORM_EPSILON = 1e-6
 """Added to the norm that a gradient is divided by, as in PyTorch's clipping."""
 _ALIGNMENT = 64
-"""Numbers; tensors start at multiples of it, as if each were allocated by itself."""
+"""Alignment in elements: tensors start at multiples of it, as if each were allocated separately."""
 ITERATIONS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the Newton-Schulz polynomial that maps singular values between 0 and 1 to about 1."""
@@ -104,7 +104,7 @@ class Optimiser:
         self._even_steps = EvenSteps(kernels) if config.kernels == "muon" else None
 
     def compile_parts(self) -> None:
-        """Compile, in place, the functions that a step calls."""
+        """Compile the functions that a step calls, in place."""
         self._count = torch.compile(count, dynamic=False)
         self._adam, self._muon, self._decay, self._follow = (
             torch.compile(part, dynamic=False) for part in (adam, muon, decay, follow)
@@ -124,8 +124,8 @@ class Optimiser:
     ) -> Update:
         """Clip the gradients, update weights and average unless loss () or gradient are not finite, and count.
 
-        first: the first sample number () of the joint batch. join: averages the gradient (n,) over processes, where the
-        backward pass has not done so. constrain: called between weights and average.
+        first: the first sample number () of the joint batch. join: averages the gradient (n,) over processes, if the
+        backward pass has not done so. constrain: called after the update of the weights, before that of the average.
         """
         views = _views(self._gradient, self.parameters.values())
         pairs = [(view, p.grad) for view, p in zip(views, self.parameters.values(), strict=True) if p.grad is not None]
@@ -157,9 +157,9 @@ class Optimiser:
         self._adam(*adams, update, self.rate, options.betas, options.eps)
 
     def note_change(self) -> None:
-        """Increment the weights' version counters, which tell caches elsewhere that the weights have changed.
+        """Increment the weights' version counters, by which caches elsewhere detect changed weights.
 
-        Neither a graph replay nor a write to the buffers increments those of the tensors that view them.
+        Neither a graph replay nor a write to the buffers increments the counters of the tensors that view them.
         """
         torch.autograd.graph.increment_version([*self.parameters.values(), *self._averages])
 
@@ -217,7 +217,7 @@ def muon(
 ) -> None:
     """One step of Muon on flat buffers (n,) of kernels, in place, if it is finite.
 
-    average: of the gradients, to which Nesterov's momentum adds the newest once more.
+    average: the running mean of the gradients; Nesterov momentum adds the newest gradient once more.
     """
     g = gradient / update.clipping
     new = torch.lerp(average, g, 1 - momentum)
@@ -258,7 +258,7 @@ class EvenSteps:
 
 
 def _stacked(matrices: list[Tensor], padding: int) -> tuple[Tensor, Tensor]:
-    """Stack matrices of places with equally many rows (k, rows, columns), and the scales of their steps (k, 1, 1)."""
+    """Index matrices with the same number of rows, stacked (k, rows, columns), and their step scales (k, 1, 1)."""
     places = nn.utils.rnn.pad_sequence([matrix.T for matrix in matrices], True, padding).mT
     scale = torch.tensor([_SIZE_OF_A_STEP * math.sqrt(max(matrix.shape)) for matrix in matrices])
     return places.contiguous(), scale.view(-1, 1, 1)

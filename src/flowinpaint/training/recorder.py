@@ -1,6 +1,6 @@
 """Files of a run, written by its first process: log, validations, checkpoints, model and picture.
 
-The log is lines of JSON; TensorBoard's scalars and pictures repeat it where TensorBoard is installed.
+The log is a file of JSON lines; if TensorBoard is installed, it gets the same scalars and pictures.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Recorder:
             checkpoint = Checkpoint(at.step, at.seconds, self._config, self._training.state())
             write_checkpoint(self._folder.checkpoints, checkpoint)
             self._saved_at = at.step
-        with writing(self._folder.model):  # also after a checkpoint of before: a kill may have come between the two
+        with writing(self._folder.model):  # even if the checkpoint exists: the run may have been killed between the two
             save_model(self._training.average, self._folder.model)
 
     def finish(self, at: Progress) -> Scores | None:
@@ -158,7 +158,7 @@ class Log:
         self.has_tensorboard = self._board is not None
 
     def add(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-        """Write a line and hand it to the operating system, so that it survives the end of this process."""
+        """Write a line and flush it to the operating system, so that it survives the end of this process."""
         with writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
             self._file.flush()
@@ -171,7 +171,7 @@ class Log:
         self._show("add_image", name, picture, step, dataformats="HWC")
 
     def settle(self) -> None:
-        """Flush to disk: a checkpoint must not be newer than the log."""
+        """Flush the log to disk: a checkpoint must not be newer than the log."""
         with writing(self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -183,7 +183,7 @@ class Log:
         self._show("close")
 
     def _show(self, method: str, *arguments: Any, **options: Any) -> None:
-        """Call TensorBoard; its files only copy the log, so a full disk ends them and not the run."""
+        """Call TensorBoard; its files are copies of the log, so a full disk stops them and not the run."""
         try:
             if self._board is not None:
                 getattr(self._board, method)(*arguments, **options)

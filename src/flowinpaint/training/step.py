@@ -1,6 +1,6 @@
-"""One training step that never waits for the device: samples, masks, forward, backward, clipping, Adam, averaging.
+"""Training step that never waits for the device: samples, masks, forward, backward, clipping, Adam, averaging.
 
-Everything that changes between steps is a tensor that the step itself advances, so on CUDA a whole step is recorded
+All state that changes between steps is in tensors that the step itself updates, so on CUDA a whole step is recorded
 once as a graph and then replayed.
 """
 
@@ -30,11 +30,11 @@ from flowinpaint.training.optimiser import Optimiser
 WARM_UP = 3
 """Steps before the recording, in which kernels are compiled and selected."""
 AHEAD = 2
-"""Steps that may wait in the device's queue: enough to keep it busy, few enough for a true clock."""
+"""Steps that may wait in the device's queue: enough to keep it busy, few enough for accurate times."""
 
 
 class TrainingStep:
-    """The network, its optimiser and its averaged weights, and the step that advances them all."""
+    """The network, its optimiser and its averaged weights, and the step that updates them."""
 
     def __init__(self, model: Network, source: Source, config: TrainingConfig, world: World, step: int = 0) -> None:
         self.config, self.world, self.source = config, world, source
@@ -90,7 +90,7 @@ class TrainingStep:
         self._keep_pace()
 
     def step(self) -> None:
-        """The step itself, entirely on the device."""
+        """Do the step itself, entirely on the device."""
         self.train_on(self.make_task(self.samples))
         self.samples += self.config.data.batch
 
@@ -105,7 +105,7 @@ class TrainingStep:
         return Task(batch, *draw_given(samples, self.config.data.seed, self.config.masks, batch), samples)
 
     def train_on(self, task: Task) -> None:
-        """A step without generating its batch and advancing the sample numbers."""
+        """Do a step on a given task, without generating a batch or advancing the sample numbers."""
         self.optimiser.forget_gradients()
         loss = self.objective.loss(self.predict(task), task)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -119,7 +119,7 @@ class TrainingStep:
             return self.objective.apply(self.model, task) if alone else self.network(task)
 
     def revive(self, step: int) -> int:
-        """Before a step, revive the channels that are dead on the next batches, and return their number."""
+        """Re-initialise the channels that are dead on the next batches; return their number. Call before a step."""
         assert isinstance(self.model, Neuroexplicit) and isinstance(self.average, Neuroexplicit)
         data, totals = self.config.data, dict[str, Tensor]()
         for k in range(batches_to_look_at(data)):
@@ -145,7 +145,7 @@ class TrainingStep:
             torch.cuda.current_stream().wait_stream(stream)
             return
         graph = torch.cuda.CUDAGraph()
-        # Only this thread is recorded: another one may be pinning memory for batches from disk.
+        # Only this thread is recorded, because another one may be pinning memory for batches from disk.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.step()
         self._graph = graph
@@ -163,7 +163,7 @@ class TrainingStep:
 
 
 class _Applied(nn.Module):
-    """A model whose `forward` is its objective's `apply`, as DistributedDataParallel needs it."""
+    """A model whose `forward` is its objective's `apply`, as DistributedDataParallel requires."""
 
     def __init__(self, model: Network, objective: Objective) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class _Applied(nn.Module):
 
 @contextmanager
 def _fastest_convolutions() -> Iterator[None]:
-    """Let cuDNN benchmark its algorithms at each size, which pays off for crops of one size but not in validation."""
+    """Let cuDNN benchmark its algorithms for each size, which pays off for crops of one size but not in validation."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:

@@ -27,7 +27,7 @@ from flowinpaint.training.config import TrainingConfig, of_table
 from flowinpaint.version import __version__
 
 FIRST_HELDOUT = 2**62
-"""Held-out scenes are numbered down from here; training, numbered up from 0, never reaches them."""
+"""Held-out scenes are numbered downwards from here; training counts up from 0 and never reaches them."""
 REFERENCE = "laplace-beltrami"
 RIVALS = ("harmonic", REFERENCE)
 OURS = "this model"
@@ -136,11 +136,11 @@ class Validator:
         return np.where(frame.mask[..., None], given, u[0].permute(1, 2, 0).cpu().numpy())
 
     def heldout(self, density: float) -> list[Frame]:
-        """The held-out scenes with a mask of that density."""
+        """The held-out scenes with a mask of this density."""
         return [replace(scene, mask=random_mask(self._size, density, i)) for i, scene in enumerate(self._scenes)]
 
     def examples(self, density: float, count: int) -> list[Frame]:
-        """Up to `count` held-out scenes with a mask of that density, and as many frames, each of another data set."""
+        """Up to `count` held-out scenes with a mask of this density, and as many frames, from different data sets."""
         firsts = {sample.dataset: sample for sample in reversed(self._samples)}.values()
         return [*self.heldout(density)[:count], *(sample.load(density) for sample in list(reversed(firsts))[:count])]
 

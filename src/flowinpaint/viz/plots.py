@@ -1,4 +1,4 @@
-"""Matplotlib figures: whether they can be drawn, and how they become files."""
+"""Matplotlib figures: check that they can be drawn, create them, and write them to files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EDM's preconditioning, loss, schedule and steps, against what is exact for Gaussian fields."""
+"""EDM's preconditioning, loss, schedule and steps, against exact results for Gaussian fields."""
 
 import math
 from collections.abc import Callable

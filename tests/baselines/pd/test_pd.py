@@ -1,4 +1,4 @@
-"""The probabilistic diffusion baseline: its sizes, its loss, and that it fills fields of any size and channels."""
+"""The probabilistic diffusion baseline: its sizes, its loss, and fields of any size and number of channels."""
 
 import sys
 from dataclasses import asdict

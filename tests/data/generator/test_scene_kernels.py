@@ -1,4 +1,4 @@
-"""The kernels that make scenes on CUDA, against the generator in PyTorch."""
+"""The CUDA kernels that render scenes, against the generator in PyTorch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The FSI cycle for the CPU against the one in plain PyTorch."""
+"""The FSI cycle for the CPU against plain PyTorch."""
 
 import os
 import subprocess

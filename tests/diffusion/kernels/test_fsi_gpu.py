@@ -1,4 +1,4 @@
-"""An FSI cycle in Triton against the one in plain PyTorch.
+"""The FSI cycle in Triton against plain PyTorch.
 
 Without a CUDA device Triton's interpreter runs the GPU's kernels on the CPU (conftest.py sets it).
 """

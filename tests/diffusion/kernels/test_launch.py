@@ -1,4 +1,4 @@
-"""Kernels launched by their binaries: which binary is taken, by a kernel that only notes its calls, and on a device."""
+"""Cached kernel launches: the choice of the binary, with a kernel that only records its calls, and on a device."""
 
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""The pyramid for the CPU against the one in plain PyTorch."""
+"""The pyramid for the CPU against plain PyTorch."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Graphs on a CUDA device: they do again what was recorded, share memory, and leave PyTorch's cache of it alone."""
+"""CUDA graphs on a device: they replay the recorded work, share memory, and do not empty PyTorch's memory cache."""
 
 from collections.abc import Callable, Iterator
 

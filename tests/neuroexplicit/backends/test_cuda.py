@@ -1,4 +1,4 @@
-"""The CUDA backend against PyTorch's: in Triton's interpreter, or on the device where there is one."""
+"""The CUDA backend against PyTorch's: in Triton's interpreter, or on the device if there is one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Selection of backends, and that they follow the weights of the model, on the CPU."""
+"""Selection of backends, and their updates after weight changes, on the CPU."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""The network as packed for the CPU against the module."""
+"""The network packed for the CPU against the module."""
 
 import pytest
 import torch

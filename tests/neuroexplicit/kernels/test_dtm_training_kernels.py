@@ -1,4 +1,4 @@
-"""Each kernel of the network's gradient alone: which one is wrong where the whole is.
+"""Each kernel of the network's gradient separately, to locate an error in the whole gradient.
 
 Without a CUDA device Triton's interpreter runs the kernels on the CPU (conftest.py sets it).
 """

@@ -1,4 +1,4 @@
-"""Edge weights by the CPU's loop against those in plain PyTorch."""
+"""Edge weights of the CPU's compiled loop against plain PyTorch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The Triton kernels from the network's maps to edge weights, and back, against `process` in plain PyTorch.
+"""Triton kernels for edge weights from the network's maps, and their gradients, against `process` in plain PyTorch.
 
 Without a CUDA device Triton's interpreter runs them on the CPU (conftest.py sets it).
 """

@@ -91,7 +91,7 @@ class FlowNetS(Network):
         return guesses[: -SUPERVISED - 1 : -1]
 
     def compile_parts(self) -> None:
-        """Compile, in place, the predictions."""
+        """Compile the predictions, in place."""
         self.predictions = torch.compile(self.predictions, dynamic=False)  # type: ignore[method-assign]
 
 

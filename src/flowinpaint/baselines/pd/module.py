@@ -124,9 +124,9 @@ class PD(Network):
         )
 
     def compile_parts(self) -> None:
-        """Compile, in place, both U-Nets, for training and sampling, and the noise of training.
+        """Compile both U-Nets, for training and sampling, and the noise of training, in place.
 
-        Each size compiles anew, in a minute or two; sampling is then about three times as fast.
+        Every new size is compiled again, in a minute or two; sampling is then about three times as fast.
         """
         self._compiled = True
         self.refresh()

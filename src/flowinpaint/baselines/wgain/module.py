@@ -82,14 +82,14 @@ class WGAIN(Network):
         return field
 
     def compile_parts(self) -> None:
-        """Compile, in place, the generator."""
+        """Compile the generator, in place."""
         self._network = torch.compile(self._network, dynamic=False)  # type: ignore[method-assign]
 
     def _initialise_in_pixels(self) -> None:
-        """Scale the initial weights so that a new network sees and makes fields about as large as in pixels.
+        """Scale the initial weights so that a new network reads and predicts fields of about the size in pixels.
 
-        Divided by the scale, fields are so small next to image and mask that training ignores them for thousands of
-        steps.
+        Divided by the scale, fields are so small compared with image and mask that training ignores them for thousands
+        of steps.
         """
         fields = slice(3, 3 + PAIR)
         with torch.no_grad():

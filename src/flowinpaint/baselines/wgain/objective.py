@@ -36,10 +36,10 @@ class Adversarial(Objective):
 
     The critic is that of a Wasserstein GAN with gradient penalty (Gulrajani et al., 2017).
 
-    The penalty holds the critic's slope at 1, where the distance of two fields is their root mean square difference in
-    pixels. Its score is then in pixels, like the endpoint error. With the plain norm of its input the score would weigh
-    several times as much as the error, more in larger images, and in a short training the network would learn to please
-    a critic that has learned nothing yet.
+    The penalty holds the critic's slope at 1, with the root mean square difference in pixels as the distance of two
+    fields. Its score is then in pixels, like the endpoint error. With the plain norm of its input the score would weigh
+    several times as much as the error, more in larger images, and a short training would mostly follow an untrained
+    critic.
     """
 
     def __init__(self, config: TrainingConfig, world: World) -> None:
@@ -62,7 +62,7 @@ class Adversarial(Objective):
         return self.generator_loss(output.float(), task)
 
     def train_critic(self, made: Tensor, task: Task) -> None:
-        """Teach the critic to tell a made field (B, 2, H, W), without gradient, from the true one."""
+        """Train the critic to distinguish a generated field (B, 2, H, W), without gradient, from the true one."""
         self.critic.requires_grad_(True)
         real, fake = task.batch.flow / self._scale, made / self._scale
         share = Draws(task.samples, self._seed + 1).uniform((1, 1, 1))
@@ -77,7 +77,7 @@ class Adversarial(Objective):
             self._optimiser.advance(self.world.mean(loss.detach()), task.samples[0], join=self.world.mean)
 
     def generator_loss(self, made: Tensor, task: Task) -> Tensor:
-        """The negative score and the endpoint error of a made field (B, 2, H, W)."""
+        """The negative score plus the endpoint error of a generated field (B, 2, H, W)."""
         self.critic.requires_grad_(False)
         return epe_loss(made, task.batch.flow, task.batch.valid) - self._score(made / self._scale, task).mean()
 
@@ -86,9 +86,9 @@ class Adversarial(Objective):
         self._optimiser.rate.fill_(rate)
 
     def compile_parts(self) -> None:
-        """Compile, in place, the critic's optimiser.
+        """Compile the critic's optimiser, in place.
 
-        Not the critic: its gradient penalty needs double backward, which torch.compile does not support.
+        The critic is not compiled: its gradient penalty needs double backward, which torch.compile does not support.
         """
         self._optimiser.compile_parts()
 

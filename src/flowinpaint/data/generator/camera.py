@@ -17,7 +17,7 @@ SMEAR_TAPS = 7
 SMEAR_STRIDE = 2
 """Step in pixels of the search for the longest path around a pixel."""
 SMEAR_SLACK = 1.1
-"""Factor on the reach of a moving thing, so that slowly varying motion is blurred as a whole."""
+"""Factor on the reach of a moving object, so that slowly varying motion is blurred as a whole."""
 _ONE = (1, 1, 1)
 
 
@@ -68,10 +68,10 @@ def gaussian(image: Tensor, sigma: Tensor) -> Tensor:
 def smear(image: Tensor, flow: Tensor, shutter: Tensor, delay: Tensor, longest: float) -> Tensor:
     """Blur pictures (B, 3, H, W) along the flow (B, 2, H, W), for a shutter open for a fraction (B,) of its time.
 
-    During the exposure things move along paths v = shutter · flow of at most `longest` px. The middle of the exposure
+    During the exposure objects move along paths v = shutter · flow of at most `longest` px. The middle of the exposure
     is delay (B,) after the instant of the flow, a fraction of the exposure in [-1/2, 1/2], so it lasts from
-    s = delay - 1/2 to s = delay + 1/2. At s, x shows what was at p = x - s N(x) at the instant, N(x) being the longest
-    path around x, if p or x moves that far on this side of the instant:
+    s = delay - 1/2 to s = delay + 1/2. At time s, pixel x shows the point that was at p = x - s N(x) at the instant,
+    where N(x) is the longest path around x, if p or x moves that far on this side of the instant:
     |s| |N(x)| <= |delay ± 1/2| max(|v(p)|, |v(x)|), + for s > 0. Otherwise x is unchanged. Uniform motion thus blurs a
     picture and shifts it by delay · v.
     """
@@ -101,7 +101,7 @@ def _length(vectors: Tensor) -> Tensor:
 
 
 def _fastest(flow: Tensor, delay: Tensor, longest: float) -> Tensor:
-    """The longest vector along rows within the reach of an exposure, over every second pixel; the first of equals."""
+    """The longest vector along rows within the reach of an exposure, over every second pixel; ties go to the first."""
     steps = torch.ceil((0.5 + delay.abs()) * longest / SMEAR_STRIDE)
     most, W = math.ceil(longest / SMEAR_STRIDE), flow.shape[-1]
     padded = F.pad(flow, (SMEAR_STRIDE * most, SMEAR_STRIDE * most, 0, 0), mode="replicate")

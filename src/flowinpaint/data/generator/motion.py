@@ -61,7 +61,7 @@ def draw_motions(
     slant_x, slant_y = config.slant * draws.normal(M), config.slant * draws.normal(M)
 
     own = magnitude[:, None] * (~draws.chance(M, config.parallax)).float()
-    # In a driving scene most things are static in the world, and moving ones follow the road.
+    # In a driving scene most objects are static in the world, and moving ones follow the road.
     own = own * torch.where(driving[:, None] & draws.chance(M, config.driving_parallax), 0.0, 1.0)
     vx, vy = own * draws.normal(M), own * config.vertical * draws.normal(M)
     linear = config.linear * torch.exp(config.linear_spread * draws.normal(M)) * (own > 0)
@@ -92,7 +92,7 @@ def _draw_camera(draws: Draws, config: LayeredConfig, size: tuple[int, int], mag
 def flow_of(camera: Camera, layer: Motions, on_ground: Tensor, bend: Tensor, place: Tensor, largest: float) -> Tensor:
     """The flow (B, 2, H, W) at the places (2, H, W), whose layers have the motions (B, H, W).
 
-    on_ground (B, H, W) marks what lies on the ground plane of a driving scene, and bend (B, 2, H, W) is the smooth
+    on_ground (B, H, W) marks the pixels on the ground plane of a driving scene, and bend (B, 2, H, W) is the smooth
     field by which layers bend.
     """
     x, y = place
@@ -101,7 +101,7 @@ def flow_of(camera: Camera, layer: Motions, on_ground: Tensor, bend: Tensor, pla
     xn, yn = (x - (W - 1) / 2) / unit, (y - (H - 1) / 2) / unit
     tx, ty, tz, turn_x, turn_y, roll, horizon, ground, beyond = (part[:, None, None] for part in camera)
     plane = layer.inverse_depth * (1 + layer.slant_x * xn + layer.slant_y * yn).clamp(0.1, 4)
-    # Below the horizon the ground comes nearer towards the camera; above it all is far away.
+    # Below the horizon the ground gets closer to the camera; above it everything is far away.
     below = ground * (yn - horizon).clamp(min=0) + beyond
     depth = torch.where(on_ground & (ground > 0), below, plane)
     dx, dy = x - layer.x, y - layer.y

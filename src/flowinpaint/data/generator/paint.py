@@ -48,7 +48,7 @@ def draw_paint(
     scale = torch.where(scene, draws.uniform(L, *config.photo_scale), draws.log_uniform(L, *config.texture_scale))
     angle = torch.where(scene, 0.0, draws.uniform(L, -math.pi, math.pi))
     flip = torch.where(draws.chance(L, config.mirror), -1.0, 1.0)
-    # An object that resembles the background shows the same picture at the same scale.
+    # An object that is similar to the background shows the same picture at the same scale.
     alike = draws.chance(L, config.similar + config.camouflage)
     photo, number, scale, angle, flip = (
         torch.where(alike, part[:, :1], part) for part in (photo, number, scale, angle, flip)

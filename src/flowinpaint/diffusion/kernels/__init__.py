@@ -1,7 +1,7 @@
 """Kernels of the diffusion: inner loops in plain PyTorch, for the CPU (numba) and for CUDA (Triton).
 
-An operation is a set of modules with the same functions, which the tests run against each other:
-`<operation>_reference` runs anywhere, `<operation>_cpu` needs numba, `<operation>_gpu` Triton. The operations are
+An operation is a set of modules with the same functions, which the tests compare with each other:
+`<operation>_reference` runs anywhere, `<operation>_cpu` needs numba, `<operation>_gpu` needs Triton. The operations are
 
 multigrid: relaxation, residual, transfer and set-up on the padded arrays of `multigrid.Level`.
     half_sweep(level, u, f, axis, parity, fresh)    solve exactly on every second row (axis 0) or column (axis 1)
@@ -29,8 +29,8 @@ _NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("triton",
 def kernels_for(operation: str, device: torch.device, fallback: str | None = None) -> ModuleType:
     """The fastest kernels of an operation that run on a device with the installed packages.
 
-    operation: the full module name without its ending, such as "flowinpaint.diffusion.kernels.fsi". fallback: the
-    module that runs anywhere, `<operation>_reference` by default.
+    operation: the full module name without suffix, such as "flowinpaint.diffusion.kernels.fsi". fallback: the module
+    that runs anywhere, by default `<operation>_reference`.
     """
     suffix = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
     if suffix is not None:
@@ -47,13 +47,13 @@ PYRAMID = f"{__name__}.pyramid"
 
 
 def load_multigrid(device: torch.device) -> None:
-    """Load, and on a first use compile, the kernels of the steady-state solver."""
+    """Load the kernels of the steady-state solver; the first use compiles them."""
     kernels_for(MULTIGRID, device)
 
 
 @cache
 def _warn_of_plain_kernels(suffix: str) -> None:
-    """Say once per process why computations are slow."""
+    """Warn once per process that computations are slow, and why."""
     missing, remedy = _NEEDS[suffix]
     warnings.warn(
         f"{missing} is not installed; diffusion runs in plain PyTorch, many times slower: {remedy}", stacklevel=3

@@ -1,4 +1,4 @@
-"""Compiling loops by numba when their module is first imported; later processes load them from its cache."""
+"""numba compilation of loops, when their module is first imported; later processes load them from numba's cache."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Loop = Callable[..., None]
 
 
 def compiler(kinds: Sequence[dict[str, Any]], options: dict[str, Any]) -> Callable[[str], Callable[[Loop], Loop]]:
-    """A function from the arguments of a loop, a letter each, to its decorator.
+    """A function that maps the argument types of a loop, one letter each, to a decorator that compiles it.
 
-    kinds: what the letters mean, for each signature that a loop is compiled for.
+    kinds: for each signature that a loop is compiled for, the numba type of each letter.
     """
 
     def compiled(arguments: str) -> Callable[[Loop], Loop]:
@@ -22,7 +22,7 @@ def compiler(kinds: Sequence[dict[str, Any]], options: dict[str, Any]) -> Callab
         def compile_one(function: Loop) -> Loop:
             try:
                 result: Loop = njit(signatures, cache=True, **options)(function)
-            except RuntimeError:  # there is no folder to keep it in
+            except RuntimeError:  # numba finds no writable cache folder
                 result = njit(signatures, **options)(function)
             return result
 
@@ -31,7 +31,7 @@ def compiler(kinds: Sequence[dict[str, Any]], options: dict[str, Any]) -> Callab
     return compiled
 
 
-# No reordering and no assumption about NaN: a wrong vector must show, not spread in silence.
+# No reordering and no assumptions about NaN: an invalid vector must remain visible as NaN.
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
 _KINDS = {
     "a": float32[:, :, :, ::1],
@@ -42,8 +42,8 @@ _KINDS = {
     "r": types.UniTuple(int64, 4),
 }
 compiled = compiler([_KINDS], _OPTIONS)
-"""For float32: a for a field (B, C, H, W), k for a mask of that shape, i for a whole number, f for a number, b for a
-truth value, r for four whole numbers."""
+"""For float32: a is a field (B, C, H, W), k a bool mask of that shape, i an integer, f a float, b a bool, r a tuple of
+four integers."""
 inner = njit(forceinline=True, **_OPTIONS)
-"""Of functions that compiled ones call, to be part of them: standing apart, the copy just compiled and that of numba's
-cache round in different ways, and a first run differs from the next."""
+"""Decorator for functions that compiled loops call, which inlines them. Without inlining, a freshly compiled copy and
+one from numba's cache round differently, so the first run would differ from later ones."""

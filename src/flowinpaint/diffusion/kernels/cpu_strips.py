@@ -1,7 +1,7 @@
 """Threads that share the rows of a compiled loop.
 
-The loops release the interpreter's lock. numba's parallel loops take several times as long to compile, and its thread
-layers end the process when it forks or when two threads call.
+The loops release the GIL. numba's own parallel loops take several times as long to compile, and its thread layers abort
+the process when it forks or when two threads call them.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from torch import Tensor
 Part = TypeVar("Part")
 
 SMALLEST_SHARE = 1 << 15
-"""Values of a field below which handing work to another thread costs more than it saves."""
+"""Number of field values below which another thread costs more time than it saves."""
 
 
 def threads_for(rows: int, work: int) -> int:
-    """How many threads share that many rows of that many values in all."""
+    """Number of threads for `rows` rows with `work` values in total."""
     return max(1, min(torch.get_num_threads(), rows, work // SMALLEST_SHARE))
 
 
 def in_strips(loop: Callable[..., None], rows: int, work: int, *operands: Any) -> None:
-    """Call loop(*operands, start, stop) over range(rows), in several threads if there is work enough."""
+    """Call loop(*operands, start, stop) over range(rows), in several threads if there is enough work."""
     arrays = [x.numpy() if isinstance(x, Tensor) else x for x in operands]
     together(lambda bounds: loop(*arrays, *bounds), bounds_of(rows, threads_for(rows, work)))
 
 
 def bounds_of(count: int, parts: int) -> list[tuple[int, int]]:
-    """Split range(count) into that many ranges of nearly one length."""
+    """Split range(count) into `parts` ranges of nearly equal length."""
     return [(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
 
 
 def together(work: Callable[[Part], object], parts: Sequence[Part]) -> None:
-    """Call `work` on every part, side by side, and wait for all; it must not call this itself."""
+    """Call `work` on every part in parallel and wait for all; `work` must not call this function."""
     others = [_pool(torch.get_num_threads()).submit(work, part) for part in parts[1:]]
     for part in parts[:1]:
         work(part)
@@ -52,4 +52,4 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork, and nobody would answer
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork: the child would wait forever

@@ -1,12 +1,11 @@
 """An FSI cycle for inference on the CPU, compiled by numba.
 
-A step reads and writes more than a cache holds, so several steps go down the rows together as a wave. For that each
-thread has a strip of rows, which shrinks by a row from step to step where it meets another strip; when all are done,
-the wedges missing between the strips are filled, growing by a row from step to step. Nothing is computed twice, and two
-buffers suffice.
+A step reads and writes more than a cache holds, so several steps move down the rows together as a wave. Each thread has
+a strip of rows, which shrinks by one row per step where it meets another strip; when all strips are done, the wedges
+missing between them are filled, growing by one row per step. Nothing is computed twice, and two buffers suffice.
 
-A pixel is a sum over fifteen rows. The compiler makes vectors of a loop only if it can check before it that what is
-written overlaps nothing that is read, and it gives up at more than eight such checks: so a row is summed in two loops.
+A pixel is a sum over fifteen rows. The compiler vectorises a loop only if it can check beforehand that its output
+overlaps none of its inputs, and it gives up at more than eight such checks; so a row is summed in two loops.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from flowinpaint.diffusion.kernels.compiled import compiled, inner
 from flowinpaint.diffusion.kernels.cpu_strips import bounds_of, threads_for, together
 
 _CACHE = 1 << 20
-"""Bytes of the rows that a wave of steps works on: a usual second-level cache."""
+"""Bytes of the rows that a wave of steps works on: a typical second-level cache."""
 _LONGEST_WAVE = 8
-"""Steps of a wave; more gain nothing, and the wedges get larger."""
+"""Steps of a wave; more give no speed-up and larger wedges."""
 
 
 def diffuse(u: Tensor, data: DataTerm, weights: Tensor | None, tau: Tensor | float, steps: int) -> Tensor:
-    """One FSI cycle from u, as in `fsi_reference`; other types than float32 go there.
+    """One FSI cycle from u, as in `fsi_reference`, which computes types other than float32.
 
     weights (B, 4, H, W): edges that leave the image weigh zero; None for 1/4 between any two neighbours.
     """
@@ -80,11 +79,11 @@ def _step(p, u, Au, known, gamma):
 
 @inner
 def _weighted_row(p, u, north, south, E, S, SE, SW, Sn, SEn, SWn, known, gamma, Au):
-    """Make p = u_{l-1} into u_{l+1} in a row.
+    """Overwrite p = u_{l-1} with u_{l+1} in a row.
 
-    `north` and `south` are the rows beside u, and Sn, SEn, SWn the weights stored in the row above; Au is for use here.
+    `north` and `south` are the rows above and below u; Sn, SEn, SWn the weights stored in the row above; Au a buffer.
     """
-    one, last = uintp(1), u.shape[0] - 1  # unsigned: a signed index might count from the end
+    one, last = uintp(1), u.shape[0] - 1  # unsigned: signed indices need a check for negative values
     for x in range(one, uintp(max(last, 1))):
         Au[x] = (
             E[x] * (u[x + one] - u[x])
@@ -107,7 +106,7 @@ def _weighted_row(p, u, north, south, E, S, SE, SW, Sn, SEn, SWn, known, gamma, 
 
 @inner
 def _isotropic_row(p, u, north, south, known, gamma):
-    """The same with 1/4 for every edge; beside the image, and only there, `north` or `south` is u itself."""
+    """The same with weight 1/4 on every edge; at the image border, and only there, `north` or `south` is u itself."""
     one, last, quarter = uintp(1), u.shape[0] - 1, float32(0.25)
     for x in range(one, uintp(max(last, 1))):
         total = (u[x + one] - u[x]) + (u[x - one] - u[x]) + (south[x] - u[x]) + (north[x] - u[x])
@@ -127,12 +126,12 @@ def _bind_row(p, held, stiffness, gamma):
 
 @compiled("aakaaaiibbr")
 def _sweep(even, odd, known, held, weights, stiffness, first, count, isotropic, soft, rows):
-    """Steps first … first + count - 1 of a cycle, as a wave down the rows that stay in the cache from step to step.
+    """Steps first … first + count - 1 of a cycle, as a wave down the rows, which stay in the cache from step to step.
 
-    On entry `even` holds u_first and `odd` its predecessor; step t overwrites the iterate it reads last. It works on
-    the rows (top, bottom, top_slope, bottom_slope) from top + t · top_slope to bottom + t · bottom_slope, and needs the
-    adjacent rows as step t - 1 left them.
-    Step 0 of a cycle puts `held` where known, later steps keep the values there. soft: pixels elsewhere are bound to
+    On entry `even` holds u_first and `odd` its predecessor; step t overwrites the older of its two iterates. rows is
+    (top, bottom, top_slope, bottom_slope): step t computes the rows from top + t · top_slope to bottom + t ·
+    bottom_slope, and needs the result of step t - 1 in the adjacent rows.
+    Step 0 of a cycle writes `held` where known, later steps keep the values there. soft: pixels elsewhere are bound to
     `held` with stiffness τk.
     """
     (B, C, H, W), (top, bottom, top_slope, bottom_slope) = even.shape, rows

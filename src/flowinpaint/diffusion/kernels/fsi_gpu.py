@@ -1,9 +1,9 @@
 """The steps of an FSI cycle and of its adjoint for CUDA, in Triton: the functions of `fsi_reference`.
 
-A step alone is bound by memory, and by the launch where the image is small, so a launch takes several on tiles that
-stay in registers. A tile is larger than what it writes by a halo of as many pixels as there are steps: more steps to
-the launch read memory less often and compute more pixels twice. The weights' gradient is summed apart, over many steps
-at once: beside the steps it would leave no registers.
+A single step is limited by memory bandwidth, or by launch overhead if the image is small, so a launch computes several
+steps on tiles that stay in registers. A tile exceeds the region it writes by a halo of one pixel per step: with more
+steps per launch, memory is read less often but more pixels are computed twice. The gradient of the weights is summed by
+a separate kernel, over many steps at once: one kernel for both would run out of registers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from flowinpaint.integers import ceil_div
 
 
 class _Tile(NamedTuple):
-    """Pixels of a thread, below one another; warps, each 32 threads wide and below one another; steps of a launch.
+    """Tile shape: pixels of a thread (a column); warps, 32 threads wide and stacked vertically; steps of a launch.
 
-    And the most registers of a thread, chosen so that several tiles fit a multiprocessor without spilling.
+    registers: the limit per thread, chosen so that several tiles fit on a multiprocessor without spilling.
     """
 
     rows: int
@@ -35,16 +35,16 @@ class _Tile(NamedTuple):
 
 _WIDTH = 32
 _KEEPING = _Tile(8, 8, 4, 128)
-"""Where iterates are kept, of steps forwards or backwards."""
+"""Tile of forward or backward steps that keep their iterates."""
 _SUMMING = _Tile(2, 8, 23, 128)
-"""For the weights' gradient, which has no halo, and sums more steps to the launch."""
+"""Tile of the weight gradient, which needs no halo and sums more steps per launch."""
 
 
 def diffuse(u: Tensor, data: DataTerm, weights: Tensor | None, tau: Tensor | float, steps: int) -> Tensor:
     """One FSI cycle, as in `fsi_reference`; weights may be float16.
 
-    u (B, C, H, W) holds f where known, or is the field (B, C, ceil(H/2), ceil(W/2)) of the next coarser level: then the
-    cycle starts as `pyramid.refine` would have it. A soft data term runs in plain PyTorch.
+    u (B, C, H, W) holds f where known, or is the field (B, C, ceil(H/2), ceil(W/2)) of the next coarser level; then the
+    cycle starts from the result of `pyramid.refine`. A soft data term runs in plain PyTorch.
     """
     f, known, _ = data
     coarse = u.contiguous() if u.shape[-2:] != known.shape[-2:] else None
@@ -92,7 +92,7 @@ def _take_all(
     pieces = plan.pieces(steps)
     fields = [torch.empty_like(u) for _ in range(min(4, 2 * len(pieces) - (not both)))]
     for i, piece in enumerate(pieces):
-        # What the last launch left is read; where the one before it wrote is free again.
+        # This launch reads the output of the last one and overwrites that of the one before.
         at = 2 * i % 4
         out, before = fields[at], fields[at + 1] if both or i < len(pieces) - 1 else None
         plan.take_steps(u, previous, piece, out, before, f=f, coarse=coarse)
@@ -114,7 +114,7 @@ def retreat(
     """Take steps backwards, as in `fsi_reference`."""
     plan = _Plan(g, known, weights, _KEEPING, len(steps))
     chunks = _split(steps, _SUMMING.steps)
-    # s_l lies at slot l mod its length: all that a chunk yields, and the two it begins with.
+    # s_l is stored at slot l mod its length. It holds the results of a chunk and the two fields the chunk starts from.
     ring = g.new_empty(max(map(len, chunks)) + 2, *g.shape)
     s = torch.where(known, g.new_zeros(()), g, out=ring[steps.stop % len(ring)])
     later = torch.zeros_like(g) if later is None else later
@@ -129,11 +129,11 @@ def retreat(
 
 
 def _inference_tile(u: Tensor, weights: Tensor | None) -> _Tile:
-    """The fastest tile (on an H200) for fields like u; one shape for all, so that no size compiles anything anew.
+    """The fastest tile (on an H200) for fields like u; all sizes share one shape, so that none needs a new compilation.
 
-    Small images are bound by the launches and want few, fewest where no graph is recorded that will launch them. On
-    larger ones a wide halo costs more than it saves, but the largest are bound by memory, and weights are half of what
-    is read.
+    Small images are limited by launch overhead and need few launches, especially outside a CUDA graph. On larger ones a
+    wide halo costs more than it saves; the largest are limited by memory bandwidth, and weights are half of the data
+    read.
     """
     pixels = u.shape[0] * u.shape[2] * u.shape[3]
     if pixels <= 1 << 19 and u.is_cuda and not torch.cuda.is_current_stream_capturing():
@@ -174,13 +174,13 @@ def _add_weight_gradient(
 
 
 class _Plan:
-    """How at most `count` steps on fields like u are shared between launches, and these between tiles."""
+    """Split of at most `count` steps on fields like u into launches, and of each launch into tiles."""
 
     def __init__(self, u: Tensor, known: Tensor, weights: Tensor | None, tile: _Tile, count: int) -> None:
         B, C, H, W = u.shape
         height, self.most = tile.rows * tile.warps, tile.steps
         if height - 2 >= H and _WIDTH - 2 >= W:
-            self.halo, self.most = 1, count  # a ring beyond the image, and no step spoils anything
+            self.halo, self.most = 1, count  # one ring of zeros around the image keeps every step valid
         else:
             self.halo = self.most = min(self.most, count)
         self.grid = ceil_div(W, _WIDTH - 2 * self.halo), ceil_div(H, height - 2 * self.halo), B
@@ -205,7 +205,7 @@ class _Plan:
         coarse: Tensor | None = None,
         origin: int = 0,
     ) -> None:
-        """One launch for each two channels; steps that go down are those of the adjoint."""
+        """One launch per two channels; descending steps are those of the adjoint."""
         C, H, W = u.shape[1:]
         for channel in range(0, C, 2):
             launch(
@@ -242,7 +242,7 @@ class _Plan:
 
 
 def _split(steps: range, most: int) -> list[range]:
-    """The steps in pieces of nearly equal length."""
+    """Split the steps into pieces of nearly equal length, each of at most `most`."""
     count = ceil_div(len(steps), most)
     bounds = [len(steps) * n // count for n in range(count + 1)]
     return [steps[a:b] for a, b in pairwise(bounds)]

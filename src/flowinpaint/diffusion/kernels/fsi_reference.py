@@ -37,9 +37,9 @@ def advance(
 ) -> tuple[Tensor, Tensor]:
     """From u_{l-1} and u_l, l being the first of the steps, to the last two iterates.
 
-    A step: v = γ_l (u_l + A u_l) + (1 - γ_l) u_{l-1}, then the data term. Exact: the first step puts f where known, if
-    f is given, and later ones keep the values there. Soft: u_{l+1} = f + (v - f) / (1 + γ_l τk). New iterates are also
-    stored in iterates (n, B, C, H, W); if that has n - 1 entries, all but the last.
+    A step: v = γ_l (u_l + A u_l) + (1 - γ_l) u_{l-1}, then the data term. Exact: the first step writes f where known
+    (if f is given), and later ones keep the values there. Soft: u_{l+1} = f + (v - f) / (1 + γ_l τk). New iterates are
+    also stored in iterates (n, B, C, H, W), or all but the last if that has n - 1 entries.
     """
     if weights is None:
         weights = isotropic_weights(u)
@@ -69,13 +69,13 @@ def retreat(
     grad_f: Tensor | None,
     soft: SoftAdjoint | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Take the gradient back through the steps from l = a to b - 1: from dL/du_b and s_{b+1} to dL/du_a and s_{a+1}.
+    """Propagate the gradient back through the steps l = a to b - 1: from dL/du_b and s_{b+1} to dL/du_a and s_{a+1}.
 
     s_l is the part of dL/du_l that passes the data term of step l - 1: the unknown part if exact. `later` is s_{b+1},
     None at the end of the cycle. dL/du_l = γ_l (s + A s) + (1 - γ_{l+1}) s' with s = s_{l+1} and s' = s_{l+2}; the
     start u_0 is its own predecessor: s + γ_0 A s + (1 - γ_1) s'. For l > 0 the result is s_l, and the rest of dL/du_l
-    is added to grad_f, where wanted. To grad_weights, where wanted, are added γ_l Σ_channels (s_p - s_q)(u_q - u_p) on
-    the edges pq, with u_a in u and those after it in iterates. A soft data term comes as `soft`; g is then s_b.
+    is added to grad_f unless that is None. grad_weights, unless None, accumulates γ_l Σ_channels (s_p - s_q)(u_q - u_p)
+    on the edges pq, with u_a in u, later ones in iterates. soft: the adjoint of a soft data term; g is then s_b.
     """
     s = g.masked_fill(known, 0) if soft is None else g
     for l in reversed(steps):  # noqa: E741

@@ -1,4 +1,4 @@
-"""The kernels behind `fsi_gpu`, in Triton's language: several steps on a tile, and the weights' gradient of many."""
+"""Triton kernels of `fsi_gpu`: several steps on a tile, and the weight gradient of many steps."""
 
 import triton
 import triton.language as tl
@@ -43,12 +43,12 @@ def take_steps(
     R: tl.constexpr,
     G: tl.constexpr,
 ):
-    """Take `count` steps from l = first on: to `out` what is last, and what is before it to `out_previous` or `kept`.
+    """Take `count` steps from l = first: the last goes to `out`, the one before it to `out_previous` or `kept`.
 
     Forwards from u_l and u_{l-1} to u_{l+count}. Backwards, A being symmetric, the same from s_{l+1} and s_{l+2} to
-    s_{l+1-count}, with other factors, and down to the start, l = 0, which is its own predecessor and free everywhere.
-    What step l yields is kept in slot (l - origin) mod slots. With `coarse`, the next coarser level's field, u counts
-    only where known, and the start elsewhere is interpolated.
+    s_{l+1-count}, with other factors, down to the start l = 0, which is its own predecessor and free everywhere.
+    The result of step l is kept in slot (l - origin) mod slots. With `coarse`, the field of the next coarser level, u
+    is read only where known, and the start elsewhere is interpolated.
     """
     T: tl.constexpr = u.dtype.element_ty
     y, x = tile.corner(halo, R, G)
@@ -58,7 +58,7 @@ def take_steps(
     if w is not None:
         w += image * 4 * plane
     operator, fixed = tile.edges(w, y, x, H, W, T, R, G), tile.fixed(known + image * plane, y, x, H, W, R)
-    # Both are loaded even where they are the same: of two names for one tuple Triton 3.6 carries one through a loop.
+    # Both are loaded even if they are the same: of two names for one tuple, Triton 3.6 carries only one through a loop.
     if coarse is None:
         new = tile.load(u + start, y, x, H, W, CHANNELS, R)
         old = tile.load(previous + start, y, x, H, W, CHANNELS, R)
@@ -67,7 +67,7 @@ def take_steps(
         new = tile.refined(coarse, u + start, fixed, y, x, H, W, CHANNELS, R)
         old = tile.refined(coarse, previous + start, fixed, y, x, H, W, CHANNELS, R)
     if f is not None:
-        # Where known, u_{l-1} has no effect: there it carries what the first step puts in place.
+        # Where known, u_{l-1} has no effect, so it holds the values that the first step writes there.
         given = tile.load(f + start, y, x, H, W, CHANNELS, R)
         before, old = old, ()
         for i in tl.static_range(CHANNELS * R):
@@ -137,8 +137,8 @@ def weight_gradient(
 ):
     """Add Σ_l γ_l Σ_channels (s_p - s_q)(u_q - u_p) to the gradient of the edges pq, for `count` steps from l = first.
 
-    s_{l+1} is in the ring at slot (l + 1) mod slots; u is the iterate `start`, those after it lie in `iterates`. The
-    last lane has no edges, its pixels are the first of the next tile.
+    s_{l+1} is in the ring at slot (l + 1) mod slots; u is the iterate `start`, later ones are in `iterates`. The last
+    lane has no edges: its pixels are the first of the next tile.
     """
     T: tl.constexpr = ring.dtype.element_ty
     y = tl.program_id(1) * (R * G) + tl.arange(0, G)[:, None] * R

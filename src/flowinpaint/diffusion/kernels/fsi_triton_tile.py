@@ -1,13 +1,13 @@
 """A tile of pixels that stays in registers over several steps, for the kernels of `fsi_triton`.
 
-A program takes a tile of R·G × 32 pixels: a thread has R of them below one another, a warp 32 such columns, and the G
-warps lie below each other. So a field on the tile is a tuple of R tensors of shape (G, 32), one channel after the
-other, and tensor r has row g R + r. A pixel's neighbour is in another tensor at the same place, or one lane further,
-which is a shuffle, or one warp further: for that alone the first and the last rows of the warps go through memory, a
-page of the program's own, two of them in turn, so that one barrier a step is enough.
+A program computes a tile of R·G × 32 pixels: a thread has a column of R pixels, a warp 32 such columns, and the G warps
+are stacked vertically. So a field on the tile is a tuple of R tensors of shape (G, 32) per channel, and row g of tensor
+r is row g R + r of the tile. A pixel's neighbour is in another tensor at the same place, or in the next lane (a
+shuffle), or in the next warp. Only for the last case do the first and last rows of the warps go through memory: the
+program has two pages of its own and alternates between them, so that one barrier per step is enough.
 
-What lies beyond the tile is not there, so each step spoils a ring of pixels: n steps are right within a halo of n.
-Pixels beyond the image stay zero; a tile that has a ring of them all around is never spoilt.
+Nothing beyond the tile is available, so each step invalidates a ring of pixels: n steps are correct inside a halo of n.
+Pixels beyond the image stay zero; a tile with a ring of them all around stays valid.
 """
 
 import triton
@@ -26,7 +26,7 @@ def corner(halo, R: tl.constexpr, G: tl.constexpr):
 
 @triton.jit
 def within(y, x, H, W, halo, R: tl.constexpr, G: tl.constexpr):
-    """Whether pixels are the image's and the tile's without its halo."""
+    """Mask of the pixels inside the image and inside the tile without its halo."""
     top, left = tl.program_id(1) * (R * G - 2 * halo), tl.program_id(0) * (32 - 2 * halo)
     rows = (y >= top) & (y < tl.minimum(top + R * G - 2 * halo, H))
     columns = (x >= left) & (x < tl.minimum(left + 32 - 2 * halo, W))
@@ -35,14 +35,14 @@ def within(y, x, H, W, halo, R: tl.constexpr, G: tl.constexpr):
 
 @triton.jit
 def from_right(value, G: tl.constexpr):
-    """What the next lane has; the last keeps its own."""
+    """The next lane's value; the last lane keeps its own."""
     lane = tl.broadcast_to(tl.arange(0, 32)[None, :], [G, 32])
     return tl.gather(value, tl.minimum(lane + 1, 31), 1)
 
 
 @triton.jit
 def from_left(value, G: tl.constexpr):
-    """What the lane before has; the first keeps its own."""
+    """The previous lane's value; the first lane keeps its own."""
     lane = tl.broadcast_to(tl.arange(0, 32)[None, :], [G, 32])
     return tl.gather(value, tl.maximum(lane - 1, 0), 1)
 
@@ -76,10 +76,10 @@ def with_rows_around(field, pages, turn, CHANNELS: tl.constexpr, R: tl.constexpr
 
 @triton.jit
 def edges(w, y, x, H, W, T: tl.constexpr, R: tl.constexpr, G: tl.constexpr):
-    """The operator I + A: a tuple for each direction, with the weights of the edges that leave a thread's pixels.
+    """The operator I + A: a tuple per direction, with the weights of the edges that leave a thread's pixels.
 
     To the right: e of the rows 0 to R-1, se of -1 to R-1, ne of 0 to R. Downwards: s of -1 to R-1. And 1 - Σ w over all
-    eight edges of a pixel, of 0 to R-1, which is all there is without weights.
+    eight edges of a pixel, of 0 to R-1; without weights only this tuple is filled.
     """
     e, s, se, ne, centre = (), (), (), (), ()
     if w is None:
@@ -96,7 +96,7 @@ def edges(w, y, x, H, W, T: tl.constexpr, R: tl.constexpr, G: tl.constexpr):
                 e += (tl.load(base + at, row & right, 0.0).to(T),)
             s += (tl.load(base + plane + at, below & column, 0.0).to(T),)
             se += (tl.load(base + 2 * plane + at, below & right, 0.0).to(T),)
-            # From row r + 1 to the upper right: an edge from there to the lower left.
+            # The edge from row r + 1 to the upper right is stored at its upper end, as south-west.
             ne += (tl.load(base + 3 * plane + 1 + at, below & right, 0.0).to(T),)
         for r in tl.static_range(R):
             leaving = e[r] + se[r + 1] + ne[r] + s[r] + s[r + 1]
@@ -106,7 +106,7 @@ def edges(w, y, x, H, W, T: tl.constexpr, R: tl.constexpr, G: tl.constexpr):
 
 @triton.jit
 def diffused(operator, rows, isotropic: tl.constexpr, CHANNELS: tl.constexpr, R: tl.constexpr, G: tl.constexpr):
-    """The field u + A u, from u with the rows around."""
+    """The field u + A u, from u with the rows around it."""
     e, s, se, ne, centre = operator
     values = ()
     for c in tl.static_range(CHANNELS):
@@ -168,7 +168,7 @@ def store(field, values, y, x, H, W, halo, CHANNELS: tl.constexpr, R: tl.constex
 
 @triton.jit
 def fixed(known, y, x, H, W, R: tl.constexpr):
-    """Whether each pixel keeps its value; those beyond the image do."""
+    """Mask of the pixels that keep their value: known ones and those beyond the image."""
     at, column, values = y * W + x, (x >= 0) & (x < W), ()
     for r in tl.static_range(R):
         values += (tl.load(known + r * W + at, (y + r >= 0) & (y + r < H) & column, 1) != 0,)

@@ -1,9 +1,9 @@
-"""Launching Triton kernels at a fraction of the usual cost, and compiling them side by side before they are wanted.
+"""Triton launches with little overhead, and compilation of several kernels in parallel before their first use.
 
-Triton looks at every argument of every launch to find the binary that fits, which for an image of a new size, with no
-graph recorded, would take longer than the work. Here a launch is told apart by what these kernels are compiled for:
-constants, the types of tensors, and whether those begin at multiples of 16 bytes. Numbers that change from image to
-image are exempt from specialisation (`do_not_specialize`), and are not looked at.
+Triton inspects every argument of every launch to find the matching binary; without a recorded graph, as for an image of
+a new size, this would take longer than the kernels. Here the key of a binary is only what these kernels are compiled
+for: constants, tensor types, and whether tensors are aligned to 16 bytes. Numbers that change from image to image are
+exempt from specialisation (`do_not_specialize`) and are not inspected.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LARGEST = 2**31 - 1
 _MOST_COMPILERS = 8
 _binaries: dict[tuple[Any, ...], Any] = {}
 _numbers: dict[int, tuple[int, int]] = {}
-"""By a kernel's id, for its hash takes long: where the numbers that do not decide about its binary begin and end."""
+"""Range of the arguments without specialisation of each kernel; keyed by id, because hashing a kernel is slow."""
 
 
 class _Rehearsal(threading.local):
-    """What a thread's `compile_ahead` has met so far, if it is in one."""
+    """Launches that the current thread's `compile_ahead` has collected; None outside of it."""
 
     wanted: dict[tuple[Any, ...], tuple[Any, ...]] | None = None
 
@@ -39,7 +39,7 @@ _rehearsal = _Rehearsal()
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) -> None:
     """`kernel[grid](*arguments, **options)` on the tensors' device, which is the current one.
 
-    All of the kernel's arguments are given by position: tensors (or None), free numbers, and what it is compiled for.
+    All arguments of the kernel are positional: tensors (or None), numbers without specialisation, then constants.
     """
     if not isinstance(kernel, JITFunction):  # Triton's interpreter
         kernel[grid](*arguments, **options)
@@ -47,7 +47,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) 
     begin, end = _numbers.get(id(kernel)) or _look_at(kernel)
     wanted = _rehearsal.wanted
     device = arguments[0].get_device() if wanted is None else torch.cuda.current_device()
-    # By address: given a tensor, Triton would ask the driver about it at every launch.
+    # Pass addresses: given a tensor, Triton would query the driver at every launch.
     addresses: list[int | None] = []
     features: list[Any] = [id(kernel), device, *options.items()]
     bits = 0
@@ -67,21 +67,21 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: int) 
         wanted.setdefault(key, (kernel, grid, arguments, options))
         return
     binary = _binaries.get(key)
-    if binary is None or max(arguments[begin:end]) > _LARGEST:  # a 64-bit number, for which it is compiled anew
+    if binary is None or max(arguments[begin:end]) > _LARGEST:  # a 64-bit number needs another binary
         _binaries[key] = kernel[grid](*arguments, **options)
     else:
         x, y, z = (*grid, 1, 1)[:3]
         stream = driver.active.get_current_stream(device)
-        # As Triton does it, without its hooks.
+        # As Triton does it, but without its hooks.
         binary.run(
             x, y, z, stream, binary.function, binary.packed_metadata, None, None, None, *addresses, *arguments[begin:]
         )
 
 
 def compile_ahead(work: Callable[[], object]) -> None:
-    """Compile, several at a time, the kernels that `work` would launch; it runs, but its launches do nothing.
+    """Compile the kernels that `work` launches, several at a time; `work` runs, but its launches do nothing.
 
-    Its tensors may be on the device "meta", which takes no memory.
+    Its tensors may be on the device "meta", which uses no memory.
     """
     wanted: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     _rehearsal.wanted = wanted
@@ -103,6 +103,6 @@ def compile_ahead(work: Callable[[], object]) -> None:
 
 def _look_at(kernel: JITFunction[Any]) -> tuple[int, int]:
     free = [parameter.num for parameter in kernel.params if parameter.do_not_specialize]
-    assert free == list(range(free[0], free[-1] + 1)), "the free numbers come one after the other"
+    assert free == list(range(free[0], free[-1] + 1)), "arguments without specialisation must be consecutive"
     _numbers[id(kernel)] = free[0], free[-1] + 1
     return _numbers[id(kernel)]

@@ -1,7 +1,7 @@
 """The multigrid kernels for the CPU, compiled by numba.
 
-The channels of a field are solved side by side, a thread to each, which then share nothing but the operator; only where
-there are fewer of them than threads are the lines of one grid dealt out (`cpu_strips`).
+The channels of a field are solved in parallel, one thread each, and share only the operator. If there are fewer of them
+than threads, the lines of each grid are divided among the threads instead (`cpu_strips`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     """The interpolation weights of `reference.interpolation`."""
     p = torch.zeros_like(w)
     H = d.shape[-2] - 2
-    # Twice: pixels amid four coarse ones read the weights of the pixels between two.
+    # Two passes: a pixel between four coarse ones reads the weights of the pixels between two.
     _share(multigrid_numba.between_two, H, d.numel(), d, w, p)
     _share(multigrid_numba.amid_four, H // 2, d.numel(), d, w, p)
     return p
@@ -71,17 +71,17 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def scale_add(a: Tensor, factor: Tensor, b: Tensor) -> None:
-    """Make a into factor · a + b; factor is (B, C, 1, 1)."""
+    """Set a to factor · a + b, in place; factor is (B, C, 1, 1)."""
     multigrid_numba.scale_add(a.numpy(), factor.numpy(), b.numpy())
 
 
 def add_scaled(a: Tensor, factor: Tensor, b: Tensor) -> None:
-    """Make a into a + factor · b; factor is (B, C, 1, 1)."""
+    """Set a to a + factor · b, in place; factor is (B, C, 1, 1)."""
     multigrid_numba.add_scaled(a.numpy(), factor.numpy(), b.numpy())
 
 
 def for_each(work: Callable[[Any], object], parts: Sequence[Any]) -> None:
-    """Call `work` on every part, side by side if that keeps all threads busy; each call then stays in its thread."""
+    """Call `work` on every part; in parallel, one thread per part, if there are enough parts for all threads."""
     threads = torch.get_num_threads()
     if threads == 1 or len(parts) < threads:
         reference.for_each(work, parts)
@@ -101,5 +101,5 @@ _inside = threading.local()
 
 
 def _share(kernel: Callable[..., None], count: int, work: int, *operands: Any) -> None:
-    """Call kernel(*operands, start, stop) over range(count), in several threads if there is work enough."""
+    """Call kernel(*operands, start, stop) over range(count), in several threads if there is enough work."""
     in_strips(kernel, count, 0 if getattr(_inside, "a_part", False) else work, *operands)

@@ -1,4 +1,4 @@
-"""The multigrid kernels for CUDA, in Triton: one launch each, a program to a line or to a block of pixels.
+"""The multigrid kernels for CUDA, in Triton: one launch each, with one program per line or per block of pixels.
 
 A line's recurrences y_t = b_t + a_t y_{t-1} are solved by an associative scan over (a, b), so the pixels of a line work
 in parallel as well as the lines.
@@ -17,7 +17,7 @@ from flowinpaint.integers import ceil_div, power_of_two
 
 _BLOCK = 256
 _LONGEST_SCAN = 4096
-"""Pixels of all its lines that a program scans at once."""
+"""Pixels that a program scans at once, over all its lines."""
 
 
 def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh: bool = False) -> None:
@@ -26,7 +26,7 @@ def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh
     count, length = ((W if axis else H) - parity + 1) // 2, H if axis else W
     if count == 0:
         return
-    # Neighbouring columns are neighbours in memory, so a program takes several at once where they are long.
+    # Neighbouring columns are adjacent in memory, so a program processes several at once if they are long.
     lines = 1 if axis == 0 or length <= 128 else 4 if length <= 256 else 8
     block = min(power_of_two(length), _LONGEST_SCAN // lines)
     B, C, rows, row = u.shape
@@ -85,7 +85,7 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
 
 
 def galerkin(d: Tensor, w: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Diagonal and edges of Pᵀ A P, as in `reference`, from all nine fields at once."""
+    """Diagonal and edges of Pᵀ A P, as in `reference`, but from all nine fields at once."""
     B, _, rows, row = d.shape
     H, W = rows - 2, row - 2
     h, v = (H + 1) // 2, (W + 1) // 2

@@ -1,6 +1,6 @@
-"""The loops behind `multigrid_cpu`, compiled by numba.
+"""Loops of `multigrid_cpu`, compiled by numba.
 
-Every array is (B, C, H+2, W+2), and `start` and `stop` bound the lines, rows or images that a call works on.
+Every array is (B, C, H+2, W+2); a call processes the lines, rows or images from `start` to `stop`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from flowinpaint.diffusion.kernels.compiled import compiler
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": True, "error_model": "numpy"}
 _KINDS = [{"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64} for real in (float32, float64)]
 compiled = compiler(_KINDS, _OPTIONS)
-"""For float32 and float64: a for an array (B, C, H, W), i for a whole number, b for a truth value, f for a number.
+"""For float32 and float64: a is an array (B, C, H, W), i an integer, b a bool, f a float.
 
-Always both types and in this order: numba's cache mixes them up when processes fill it in different orders at once.
+Always both types and in this order: numba's cache confuses them if concurrent processes fill it in different orders.
 """
 inner = njit(forceinline=True, **_OPTIONS)
 
@@ -82,7 +82,7 @@ def rows(w, pivots, u, f, parity, fresh, start, stop):
 @compiled("aaaaibii")
 def columns(w, pivots, u, f, parity, fresh, start, stop):
     B, C, H, _ = u.shape
-    # Unsigned, so that the compiler need not reckon with indices from the end and can use whole vectors.
+    # Unsigned indices cannot be negative (from the end), which lets the compiler vectorise the loops.
     one, two, left, right = uintp(1), uintp(2), uintp(1 + parity + 2 * start), uintp(1 + parity + 2 * stop)
     for b in range(B):
         E, S, SE, SW, inverse = w[b, 0], w[b, 1], w[b, 2], w[b, 3], pivots[b, 1]
@@ -135,7 +135,7 @@ def dot(a, b, out):
     B, C, H, W = a.shape
     for k in range(B):
         for c in range(C):
-            total = 0.0  # of rows in float64, which keeps the sum of many pixels exact enough
+            total = 0.0  # rows are added in float64, which is accurate enough for many pixels
             for y in range(H):
                 row = a[k, c, y, 0] * b[k, c, y, 0]
                 for x in range(1, W):
@@ -201,7 +201,7 @@ def prolong_add(p, e, u, start, stop):
                 v, g = u[b, c], e[b, c]
                 for j in range(uintp(1), uintp(g.shape[1] - 1)):
                     k = j + uintp(1)
-                    x, right = j + j - uintp(1), j + j  # on a coarse pixel, and between two; or the border, weight 0
+                    x, right = j + j - uintp(1), j + j  # on a coarse pixel, and between two; the border has weight 0
                     v[y, x] += ul[y, x] * g[i, j] + ll[y, x] * g[i + 1, j]
                     v[y, right] += (
                         ul[y, right] * g[i, j]

@@ -1,4 +1,4 @@
-"""The multigrid kernels in plain PyTorch: runs anywhere, reads like the maths, slow along long lines."""
+"""The multigrid kernels in plain PyTorch: run anywhere, read like the maths, slow for long lines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SMALLEST_PIVOT = {torch.float32: 1e-6, torch.float64: 1e-13}
 
 
 def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh: bool = False) -> None:
-    """Zebra line relaxation in place: solve A u = f on every second line, the lines between them held.
+    """Zebra line relaxation in place: solve A u = f on every second line, with the lines between them fixed.
 
-    axis 0: rows, axis 1: columns; parity 0: the lines 0, 2, …, parity 1: the lines 1, 3, … fresh: take u for zero.
+    axis 0: rows, axis 1: columns; parity 0: lines 0, 2, …, parity 1: lines 1, 3, … fresh: treat u as zero.
     A line is a tridiagonal system; its pivots are in `level.pivots`.
     """
     E, S, SE, SW = (level.w[:, k : k + 1] for k in range(4))
@@ -36,7 +36,7 @@ def half_sweep(level: Level, u: Tensor, f: Tensor, axis: int, parity: int, fresh
         across = across + neighbour(E * u, 0, -1) + inner(E) * neighbour(u, 0, 1)
         along, inverse = S, level.pivots[:, 1:2]
     right = inner(f) if fresh else inner(f) + across
-    # Lines along the last axis from here on, so that a step of the recurrence is one column.
+    # From here on lines run along the last axis, so that a step of the recurrence is one column.
     if axis == 1:
         u, right, along, inverse = (x.transpose(-1, -2) for x in (u, right, along, inverse))
     lines = slice(1 + parity, u.shape[-2] - 1, 2)
@@ -74,7 +74,7 @@ def restrict(level: Level, r: Tensor, out: Tensor) -> None:
     out.zero_()
     for k, (dy, dx) in enumerate(((0, 0), (0, 1), (1, 0), (1, 1))):
         weighted = level.p[:, k : k + 1] * r
-        # Fine pixel (y, x) gives to coarse (y//2 + dy, x//2 + dx); what would fall outside has weight zero.
+        # Fine pixel (y, x) adds to coarse pixel (y//2 + dy, x//2 + dx); beyond the grid the weight is zero.
         for py in (0, 1):
             for px in (0, 1):
                 part = weighted[..., 1 + py : -1 : 2, 1 + px : -1 : 2][..., : h - dy, : w - dx]
@@ -100,12 +100,12 @@ def dot(a: Tensor, b: Tensor) -> Tensor:
 
 
 def scale_add(a: Tensor, factor: Tensor, b: Tensor) -> None:
-    """Make a into factor · a + b; factor is (B, C, 1, 1)."""
+    """Set a to factor · a + b, in place; factor is (B, C, 1, 1)."""
     a.mul_(factor).add_(b)
 
 
 def add_scaled(a: Tensor, factor: Tensor, b: Tensor) -> None:
-    """Make a into a + factor · b; factor is (B, C, 1, 1)."""
+    """Set a to a + factor · b, in place; factor is (B, C, 1, 1)."""
     a.addcmul_(factor, b)
 
 
@@ -132,7 +132,7 @@ def interpolation(d: Tensor, w: Tensor) -> Tensor:
     ur[..., even, odd] = _share(right, across)[..., even, odd]
     ul[..., odd, even] = _share(up, along)[..., odd, even]
     ll[..., odd, even] = _share(down, along)[..., odd, even]
-    # A pixel amid four coarse ones takes from them directly and through the four pixels between them.
+    # A pixel between four coarse ones interpolates them directly and through the four pixels between them.
     p0, p1, p2 = (p[:, k : k + 1] for k in range(3))
     corners = [
         nw + west * neighbour(p0, 0, -1) + north * neighbour(p0, -1, 0),
@@ -159,11 +159,11 @@ def galerkin_by(
     w: Tensor,
     p: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Diagonal (B, 1, ·, ·) and edges (B, 4, ·, ·) of Pᵀ A P on the coarser grid, by the kernels given.
+    """Diagonal (B, 1, ·, ·) and edges (B, 4, ·, ·) of Pᵀ A P on the coarser grid, computed with the given kernels.
 
-    They are read off from its action on the nine fields that are one on every third pixel of every third row. No pixel
-    has two neighbours of the same field, so each value of a product is a single entry of the operator. Three fields at
-    a time keep the memory down.
+    They are read from its action on the nine fields that are one on every third pixel of every third row. No pixel has
+    two neighbours of the same field, so each value of a product is a single entry of the operator. Processing three
+    fields at a time limits the memory.
     """
     B, _, H, W = d.shape
     h, v = (H - 1) // 2, (W - 1) // 2

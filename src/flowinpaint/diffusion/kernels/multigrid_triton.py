@@ -1,4 +1,4 @@
-"""The kernels behind `gpu`, in Triton's language."""
+"""Triton kernels of `multigrid_gpu`."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def _chain(a1, b1, a2, b2):
-    """Two steps, x to b1 + a1 x and on to b2 + a2 times that, as one."""
+    """Compose two affine steps: x to b1 + a1 x, then y to b2 + a2 y."""
     return a1 * a2, a2 * b1 + b2
 
 
@@ -109,7 +109,7 @@ def restrict(r, out, p, H, W, h, w, C, BLOCK: tl.constexpr):
     at = (2 * i + 1) * row + 2 * j + 1
     r += tl.program_id(1).to(tl.int64) * plane
     p += (tl.program_id(1) // C).to(tl.int64) * 4 * plane
-    # The pixels below and to the right are the border's or beyond it where the fine grid ends on a coarse pixel.
+    # If the fine grid ends on a coarse pixel, the pixels below or to the right lie on the border or beyond it.
     below, beside = inside & (2 * i + 1 < H), inside & (2 * j + 1 < W)
     total = _taken(p, r, at, plane, 0, inside)
     total += _taken(p, r, at - 1, plane, 1, inside) + _taken(p, r, at + 1, plane, 0, beside)

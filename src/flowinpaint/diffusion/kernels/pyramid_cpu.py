@@ -1,6 +1,6 @@
 """The pyramid of `diffusion.pyramid` for inference on the CPU, compiled by numba.
 
-In the loops `start` and `stop` bound the rows of the result.
+A loop computes the rows of the result from `start` to `stop`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flowinpaint.diffusion.kernels.cpu_strips import in_strips
 
 
 def push(data: DataTerm, count: int) -> list[DataTerm]:
-    """The first `count` levels, fine to coarse; the f of the finest may hold anything where unknown, NaN too."""
+    """The first `count` levels, fine to coarse; the finest f may have any value where unknown, even NaN."""
     if data.weight is not None:
         return pyramid.push(data, count)
     levels = [DataTerm(data.f.contiguous(), data.known.contiguous())]
@@ -54,7 +54,7 @@ def _push(f, known, coarse_f, coarse_known, start, stop):
             y, below = 2 * i, min(2 * i + 1, H - 1)
             for j in range(w):
                 x, right = 2 * j, min(2 * j + 1, W - 1)
-                # A block at the border has no second row or column, and must not count the first one twice.
+                # An incomplete block at the border must not count its only row or column twice.
                 here = known[b, 0, y, x]
                 east = known[b, 0, y, right] and right > x
                 south = known[b, 0, below, x] and below > y
@@ -77,7 +77,7 @@ def _push(f, known, coarse_f, coarse_known, start, stop):
 
 @inner
 def _blend(row, near, far):
-    """Between the coarse rows `near` and `far`, with one column more on either side."""
+    """Interpolate between the coarse rows `near` and `far`; `row` has one extra column on either side."""
     one, n = uintp(1), near.shape[0]
     for j in range(uintp(n)):
         row[j + one] = float32(0.75) * near[j] + float32(0.25) * far[j]

@@ -1,8 +1,8 @@
-"""The coarse-to-fine pyramid of `pyramid` for CUDA, in Triton.
+"""The pyramid of `diffusion.pyramid` for CUDA, in Triton.
 
-A coarse pixel depends on its block only, so a tile of pixels and all coarser pixels above it are one program's work:
-five levels cost one launch. A level of at most 32×32 pixels is filled from one pixel upwards in one launch too, by a
-program for each image and channel.
+A coarse pixel depends on its block only, so one program computes a tile of pixels and all coarser pixels above it: five
+levels cost one launch. A level of at most 32×32 pixels is also filled from one pixel upwards in one launch, by one
+program per image and channel.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from flowinpaint.diffusion.pyramid import levels_to_one_pixel
 from flowinpaint.integers import ceil_div
 
 _MOST_LEVELS = 5
-"""Levels that one launch goes down, a program from a tile of 2^5 pixels a side. Four take less time, which is why they
-are taken where one launch does not do."""
+"""Levels of one launch of `push`, one program per tile of 2^5 pixels a side. Four are faster, so a launch computes four
+if more than one launch is needed."""
 _SMALL_LEVELS = 5
-"""A level that one program fills has at most 2^5 pixels a side."""
+"""A level that one program fills has a side of at most 2^5 pixels."""
 _ALIGNMENT = int(pyramid_triton.ALIGNMENT)
 _COLUMNS = 256
 
@@ -29,7 +29,7 @@ _COLUMNS = 256
 def push(data: DataTerm, count: int) -> list[DataTerm]:
     """The first `count` levels of exact vectors, fine to coarse, as in `pyramid.push`.
 
-    The f of the finest may hold anything where unknown, NaN too; that of coarser levels is 0 there.
+    The finest f may have any value where unknown, even NaN; on coarser levels f is 0 there.
     """
     levels = [DataTerm(data.f.contiguous(), data.known.contiguous())]
     while len(levels) < count:

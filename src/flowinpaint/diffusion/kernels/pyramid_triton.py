@@ -1,10 +1,10 @@
-"""The kernels behind `pyramid_gpu`, in Triton's language."""
+"""Triton kernels of `pyramid_gpu`."""
 
 import triton
 import triton.language as tl
 
 ALIGNMENT = tl.constexpr(16)
-"""Levels start at multiples of this many values, so that their addresses are equally aligned whatever the size."""
+"""Levels start at multiples of this many values, so that their addresses are equally aligned for every size."""
 
 
 @triton.jit
@@ -14,7 +14,7 @@ def _aligned(count):
 
 @triton.jit
 def _block_sum(x, SIDE: tl.constexpr):
-    """The sums of the 2×2 blocks of a square tile: (SIDE, SIDE) to half of that each way."""
+    """The sums of the 2×2 blocks of a square tile: (SIDE, SIDE) to (SIDE/2, SIDE/2)."""
     blocks = tl.reshape(x, [SIDE // 2, 2, SIDE // 2, 2])
     return tl.sum(tl.sum(blocks, 3), 1)
 
@@ -33,7 +33,7 @@ def upsampled(u, pitch, h, w, y, x, inside):
 
 @triton.jit
 def _known_block(known, y, x, H, W):
-    """Which of the four pixels of a block from (y, x) are known, row by row."""
+    """Masks of the known pixels among the four of the block at (y, x), row by row."""
     p, below, right = y * W + x, y + 1 < H, x + 1 < W
     inside = (y < H) & (x < W)
     return (
@@ -46,7 +46,7 @@ def _known_block(known, y, x, H, W):
 
 @triton.jit(do_not_specialize=["B", "C", "H", "W"])
 def push(f, known, coarse_f, coarse_known, B, C, H, W, LEVELS: tl.constexpr, SIDE: tl.constexpr):
-    """A tile of the first coarser level, SIDE pixels a side, and those of the other LEVELS over it, of one channel."""
+    """One channel of a tile of the first coarser level, SIDE pixels a side, and of the coarser LEVELS above it."""
     v, t = tl.program_id(1) * SIDE + tl.arange(0, SIDE)[:, None], tl.program_id(0) * SIDE + tl.arange(0, SIDE)[None, :]
     number, plane, y, x = tl.program_id(2).to(tl.int64), H.to(tl.int64) * W, 2 * v.to(tl.int64), 2 * t
     image, channel = number // C, number % C
@@ -77,7 +77,7 @@ def _fill(coarser, field, mask, h, w, LEVEL: tl.constexpr, SIDE: tl.constexpr):
     """Fill one of the coarse tiles that `pull` keeps, SIDE pixels a side, from the next coarser one."""
     y, x = tl.arange(0, SIDE)[:, None], tl.arange(0, SIDE)[None, :]
     inside = (y <= ((h - 1) >> LEVEL)) & (x <= ((w - 1) >> LEVEL))
-    # Of what is known too, so that no load waits for another.
+    # Interpolate known pixels too, so that no load waits for another.
     coarser_h, coarser_w = ((h - 1) >> (LEVEL + 1)) + 1, ((w - 1) >> (LEVEL + 1)) + 1
     value = upsampled(coarser, SIDE // 2, coarser_h, coarser_w, y, x, inside)
     tl.store(field + y * SIDE + x, value, inside & (tl.load(mask + y * SIDE + x) == 0))
@@ -87,8 +87,8 @@ def _fill(coarser, field, mask, h, w, LEVEL: tl.constexpr, SIDE: tl.constexpr):
 def pull(f, known, scratch, out, h, w, C, LEVELS: tl.constexpr):
     """Fill one channel of a small level, at most 2^LEVELS pixels a side, from its own pyramid down to one pixel.
 
-    Coarser levels wait in the scratch, two planes of a third of the tile: the known values and, later, the filled ones;
-    and where they are known.
+    Coarser levels are stored in the scratch, two planes of a third of the tile: the known and later the filled values,
+    and the mask of known ones.
     """
     SIDE: tl.constexpr = 1 << LEVELS
     THIRD: tl.constexpr = SIDE * SIDE // 3 + 1
@@ -128,14 +128,14 @@ def pull(f, known, scratch, out, h, w, C, LEVELS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["C", "H", "W"])
 def refine(u, f, known, out, C, H, W, GROUP: tl.constexpr, COLUMNS: tl.constexpr):
-    """A piece of a row of GROUP channels."""
+    """Refine a piece of a row in GROUP channels."""
     x = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     y, number, inside = tl.program_id(0) + tl.zeros_like(x), tl.program_id(2).to(tl.int64) * GROUP, x < W
     h, w = (H + 1) // 2, (W + 1) // 2
     p, plane, coarse_plane = y.to(tl.int64) * W + x, H.to(tl.int64) * W, h.to(tl.int64) * w
     given = tl.load(known + number // C * plane + p, inside, 0) != 0
     for channel in tl.static_range(GROUP):
-        # Of what is known too, so that only the loads of f wait for others.
+        # Interpolate known pixels too, so that only the loads of f wait for others.
         up = upsampled(u + (number + channel) * coarse_plane, w, h, w, y, x, inside)
         value = tl.load(f + (number + channel) * plane + p, given, 0.0)
         tl.store(out + (number + channel) * plane + p, tl.where(given, value, up), inside)

@@ -1,4 +1,4 @@
-"""CUDA graphs: what was launched once is launched again at the cost of a single launch."""
+"""CUDA graphs: record a sequence of launches and replay it at the cost of a single launch."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import torch
 
 
 class Memory(NamedTuple):
-    """Where recorded work computes: graphs that run in turns may share it, if they are recorded on the same stream."""
+    """Memory pool and stream of recorded work; graphs that never run concurrently may share them."""
 
     pool: Any
     stream: torch.cuda.Stream
 
 
 def new_memory() -> Memory:
-    """Memory of the current device, of which nothing is taken yet."""
+    """A new, empty memory pool and a stream on the current device."""
     return Memory(torch.cuda.graph_pool_handle(), torch.cuda.Stream())
 
 
 def record(work: Callable[[], None], memory: Memory | None = None) -> torch.cuda.CUDAGraph:
-    """A graph of what `work` launches on the current device; the work itself is not done.
+    """A graph of the launches of `work` on the current device, which are recorded but not executed.
 
-    Unlike `torch.cuda.graph` this leaves PyTorch's cache of memory alone, unless memory runs out: whoever came next
-    would wait for the driver to hand it out again. Other threads may go on as they like.
+    Unlike `torch.cuda.graph` this empties PyTorch's memory cache only if memory runs out: later allocations would have
+    to wait for the driver. Other threads may use the device meanwhile.
     """
     memory = memory or new_memory()
     try:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 TILE = 2048
-"""Side of a tile's core; with the margin it reads, its activations take some 1.5 GB."""
+"""Side of a tile's core; including its margin, the activations need about 1.5 GB."""
 CPU = torch.device("cpu")
 EDGE_WEIGHTS = "flowinpaint.neuroexplicit.kernels.edge_weights"
 
 
 class CpuBackend:
-    """A model on the CPU, for float32 fields without gradient; any configuration but learned kernels (+W)."""
+    """A model on the CPU, for float32 fields without gradient; any configuration except learned kernels (+W)."""
 
     def __init__(self, model: Neuroexplicit) -> None:
         self.config, self._lam = model.config, model.lam
@@ -55,7 +55,7 @@ class CpuBackend:
             return fill(image.float(), data, levels, self.config, self, start)
 
     def repack(self) -> None:
-        """Read the weights again, of which only the network's are kept in another layout."""
+        """Read the network's weights again; only these are copied to another layout."""
         self._dtm.repack()
 
     def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
@@ -71,7 +71,7 @@ class CpuBackend:
         return [torch.cat(maps) for maps in zip(*of_images, strict=True)] if len(image) > 1 else of_images[0]
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
-        """The process of each level, computed when the loop gets there."""
+        """The process of each level, computed lazily."""
         for level in levels_of_maps(maps, image, self._lam, levels, self.config):
             yield Operator(*self._edge_weights.operator_of(*level, self.config))
 
@@ -82,7 +82,7 @@ class CpuBackend:
 
 
 def _hints(guess: Tensor, data: DataTerm) -> Tensor:
-    """The normalised guess of one image; only the given vectors are read for its statistics."""
+    """The normalised guess of one image; its statistics are computed from the given vectors only."""
     known = data.known[0, 0]
     f = data.f.permute(0, 2, 3, 1)[0, known].T[None, :, None]  # (1, C, 1, number of given ones)
     c = torch.ones_like(f[:, :1]) if data.weight is None else data.binding()[0, :, known][None, None]
@@ -90,7 +90,7 @@ def _hints(guess: Tensor, data: DataTerm) -> Tensor:
 
 
 def _read(inputs: list[Tensor], rows: slice, columns: slice) -> Tensor:
-    """A tile of the network's input, channels last, from its parts (1, n, H, W), extended where it lies outside."""
+    """A tile of the network's input, channels last, from its parts (1, n, H, W), extended beyond the image."""
     height, width = rows.stop - rows.start, columns.stop - columns.start
     tile = torch.empty(1, sum(x.shape[1] for x in inputs), height, width, memory_format=torch.channels_last)
     first = 0

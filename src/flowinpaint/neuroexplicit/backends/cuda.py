@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 MOST_NETWORK_PIXELS = 4_000_000
-"""Pixels of a batch. Larger ones go through the network in tiles of this size, with about a gigabyte of activations."""
+"""Pixels of a batch. The network processes larger ones in tiles of this size, with about 1 GB of activations."""
 
 
 class CudaBackend:
@@ -64,11 +64,11 @@ class CudaBackend:
         return u
 
     def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
-        """The maps of the network, (B, 8, h, w) channels last, not cut to the size of their levels."""
+        """The maps of the network, (B, 8, h, w) channels last, not cropped to the size of their levels."""
         return [z.permute(0, 3, 1, 2) for z in self._maps(self._input(image, guess, data))]
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
-        """The process of every level, by one launch for all if everything is predicted."""
+        """The process of every level, in one launch for all if everything is predicted."""
         size = (image.shape[-2], image.shape[-1])
         config, lam = self.config, self._lam.detach()
         dtype = torch.float16 if config.start == "pull" else torch.float32
@@ -80,7 +80,7 @@ class CudaBackend:
         else:
             inputs = levels_of_maps(cut_to_levels(maps, size), image, lam, levels, config)
             weights = [operator_of(*level, config)[0].to(dtype).contiguous() for level in inputs]
-        return [Operator(w, QUARTER) for w in weights]  # τ matters to a soft data term only
+        return [Operator(w, QUARTER) for w in weights]  # τ matters only for a soft data term
 
     def diffuse(self, u: Tensor, data: DataTerm, operator: Operator, steps: int) -> Tensor:
         """One FSI cycle from u, or from the next coarser field."""
@@ -99,7 +99,7 @@ class CudaBackend:
         return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, hints, self._dtype, 2**self.config.depth)
 
     def _maps(self, x: Tensor) -> Sequence[Tensor]:
-        """The network's maps, coarse to fine, (B, h, w, 8), of its input (B, H', W', 8)."""
+        """The network's maps, coarse to fine, (B, h, w, 8), for its input (B, H', W', 8)."""
         B, H, W, _ = x.shape
         if B * H * W <= MOST_NETWORK_PIXELS or isinstance(self._dtm, TrainableDtm):
             return self._dtm(x)
@@ -116,7 +116,7 @@ class CudaBackend:
 
 
 def cut_to_levels(maps: list[Tensor], size: tuple[int, int]) -> list[Tensor]:
-    """The maps cut to the sizes of their levels, the finest being `size`."""
+    """The maps cropped to the sizes of their levels, the finest being `size`."""
     return [
         z[..., : (size[0] - 1 >> k) + 1, : (size[1] - 1 >> k) + 1]
         for k, z in zip(reversed(range(LEVELS)), maps, strict=True)

@@ -1,7 +1,7 @@
-"""CUDA backend with the gradient for the model's weights, not for image and field.
+"""CUDA backend with the gradient for the model's weights, but not for image and field.
 
-The network computes in float16, as without gradient: in bfloat16 its rounding would change the gradient by some per
-cent. Gradients are bfloat16, for its range.
+The network computes in float16, as without gradient: the rounding of bfloat16 would change the gradient by several per
+cent. Gradients are bfloat16, because they need its range.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CudaTrainingBackend(CudaBackend):
             yield Operator(*fused_operator_of(*level, self.config))
 
     def diffuse(self, u: Tensor, data: DataTerm, operator: Operator, steps: int) -> Tensor:
-        """One FSI cycle, with its gradient if one is wanted."""
+        """One FSI cycle, differentiable with respect to the edge weights."""
         weights = operator.weights
         if weights is None:
             return super().diffuse(u, data, operator, steps)

@@ -1,6 +1,6 @@
-"""PyTorch backend: differentiable with respect to everything, on any device, in the types of model and field.
+"""PyTorch backend: differentiable with respect to all inputs, on any device, in the types of model and field.
 
-The steps are those of `method.Reference`, but for the FSI cycle, whose own adjoint keeps one field per step, and the
+The steps are those of `method.Reference`, except the FSI cycle, whose own adjoint keeps one field per step, and the
 edge weights, which a fused kernel computes on CUDA.
 """
 
@@ -52,7 +52,7 @@ class TorchBackend(Reference):
             return super().network(image, guess, data)
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
-        """As the reference; with learned kernels (+W) their operators, one for each step."""
+        """As in the reference; with learned kernels (+W) their operators, one per step."""
         for k, (z, level, lam) in enumerate(levels_of_maps(maps, image, self.lam, levels, self.config)):
             if not self.config.learn_kernels:
                 yield Operator(*fused_operator_of(z, level, lam, self.config))

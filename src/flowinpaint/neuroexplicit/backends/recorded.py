@@ -1,7 +1,7 @@
-"""CUDA graphs around the Triton backend: a recorded graph for every image size that is filled again.
+"""CUDA graphs around the Triton backend: one recorded graph per image size that occurs more than once.
 
-A new size runs launch by launch and is recorded when it comes a second time, so a folder of fifty sizes causes no fifty
-recordings. Large images always run launch by launch, so that memory stays bounded.
+A new size runs launch by launch and is recorded on its second occurrence, so a folder of fifty sizes does not cause
+fifty recordings. Large images always run launch by launch, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from flowinpaint.neuroexplicit.backends.cuda import CudaBackend
 from flowinpaint.neuroexplicit.edge_weights import predicts_all
 
 MOST_GRAPHS = 16
-"""Recorded sizes that are kept, the least recently used one going first."""
+"""Recorded sizes that are kept; the least recently used one is dropped first."""
 REHEARSED = ((64, 64), (448, 1024), (1088, 1920))
-"""Sizes for which kernels differ."""
+"""Sizes that between them need all kernel variants."""
 MOST_SEEN = 4096
 """Sizes that are remembered as seen before."""
 MOST_RECORDED_PIXELS = 4_000_000
-"""Pixels of a batch. For larger ones launches take a negligible share of the time, and a record would hold memory."""
+"""Pixels of a batch. For larger ones launch overhead is negligible, and a recording would keep its memory."""
 
 
 class _Record(NamedTuple):
@@ -58,7 +58,7 @@ class RecordedBackend:
         if not flow.is_cuda:  # Triton's interpreter
             return self._backend(image, data, start)
         with self._lock, torch.no_grad(), torch.cuda.device_of(flow):  # type: ignore[no-untyped-call]
-            if torch.cuda.is_current_stream_capturing():  # into a graph of the caller's
+            if torch.cuda.is_current_stream_capturing():  # into the caller's graph
                 return self._backend(image, data, start)
             self._wait_for_last()
             self._compile(flow.shape[1])
@@ -74,18 +74,18 @@ class RecordedBackend:
             return self._replay(self._records[key], image, data)
 
     def repack(self) -> None:
-        """Read the weights again, of which only the network's are kept in another layout."""
+        """Read the network's weights again; only these are copied to another layout."""
         with self._lock:
             self._wait_for_last()
             self._backend.repack()
 
     def _wait_for_last(self) -> None:
-        """Make this stream wait for the last replay: another stream may still be working in the same memory."""
+        """Make this stream wait for the last replay: another stream may still use the same memory."""
         if self._last is not None:
             self._last.wait()
 
     def _compile(self, channels: int) -> None:
-        """Compile all kernels for fields of this many channels at once, so that later sizes need not wait."""
+        """Compile all kernels for fields with this number of channels, so that later sizes need not wait."""
         config = self._backend.config
         fused_all_the_way = predicts_all(config) and config.start == "pull" and config.time_step == "quarter"
         if channels in self._compiled or not fused_all_the_way:
@@ -100,7 +100,7 @@ class RecordedBackend:
         self._compiled.add(channels)
 
     def _is_due(self, key: tuple[int, ...]) -> bool:
-        """Whether a size should be recorded: it came before, and is not too large."""
+        """Whether a size should be recorded: it was seen before and is not too large."""
         came_before = key in self._seen
         self._seen[key] = None
         self._seen.move_to_end(key)
@@ -111,11 +111,11 @@ class RecordedBackend:
 
     def _record(self, shape: tuple[int, ...], device: torch.device) -> _Record:
         B, _, H, W = shape
-        with torch.inference_mode(False):  # memory that calls of any mode may write to
+        with torch.inference_mode(False):  # memory that calls in any mode may write to
             image, flow = torch.zeros(B, 3, H, W, device=device), torch.zeros(shape, device=device)
             known = torch.zeros(B, 1, H, W, dtype=torch.bool, device=device)
         results: list[Filled] = []
-        # One memory pool for all: the intermediate results of a run are not needed after it.
+        # All graphs share one memory pool: the intermediate results of a run are not needed after it.
         self._memory = self._memory or new_memory()
         graph = record(lambda: results.append(self._backend(image, DataTerm(flow, known))), self._memory)
         if len(self._records) >= MOST_GRAPHS:

@@ -22,17 +22,17 @@ Kind = Literal["cpu", "cuda", "cuda_training"]
 
 
 class PackedEngine(Protocol):
-    """A backend of one model, ready to fill, that keeps the weights in a layout of its own."""
+    """A backend of one model that keeps the weights in its own layout."""
 
     def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
         """Fill the fields of images (B, 3, H, W)."""
 
     def repack(self) -> None:
-        """Read the weights again: same memory, other values."""
+        """Read the weights again after their values have changed in place."""
 
 
 class Backends:
-    """The backends of one model: built on first use, and rebuilt when the weights have moved."""
+    """The backends of one model: built on first use, and rebuilt when the weights move in memory."""
 
     def __init__(self) -> None:
         self._engines: dict[Kind, PackedEngine] = {}
@@ -41,11 +41,11 @@ class Backends:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[Backends], tuple[()]]:
-        # Backends cannot be copied, as some hold recorded graphs; a copy of the model builds its own.
+        # Backends cannot be copied, since some hold recorded graphs; a copy of the model builds its own.
         return Backends, ()
 
     def select(self, model: Neuroexplicit, image: Tensor, data: DataTerm) -> Callable[..., Filled]:
-        """The fastest backend for these inputs; PyTorch's takes any."""
+        """The fastest backend for these inputs; PyTorch's accepts all."""
         weights = _plain_weights(model)
         if weights is not None and (kind := _kind_of(model, image, data, weights)) is not None:
             packed = self._packed(kind, weights, model, data.f.device)
@@ -56,7 +56,7 @@ class Backends:
     def _packed(
         self, kind: Kind, weights: list[nn.Parameter], model: Neuroexplicit, device: torch.device
     ) -> PackedEngine | None:
-        """The backend of a kind with the current weights; None if it cannot be built here."""
+        """The backend of a kind with the current weights; None if it cannot be built for them."""
         places, versions = [p.data_ptr() for p in weights], versions_of(weights)
         with self._lock:
             if places != self._places:
@@ -76,9 +76,9 @@ class Backends:
 
 
 def _plain_weights(model: Neuroexplicit) -> list[nn.Parameter] | None:
-    """The model's weights, or None if a layer is not as it was built, as under a parametrization.
+    """The model's weights, or None if a layer was modified, for example by a parametrization.
 
-    A call takes well under a millisecond on a GPU, and walking through all modules would take a good part of that.
+    A fill takes well under a millisecond on a GPU, and walking through all modules would be a good part of that.
     """
     weights = [model.lam]
     for layer in model.dtm._modules.values():
@@ -92,7 +92,7 @@ def _plain_weights(model: Neuroexplicit) -> list[nn.Parameter] | None:
 
 
 def _kind_of(model: Neuroexplicit, image: Tensor, data: DataTerm, weights: list[nn.Parameter]) -> Kind | None:
-    """The packed backend that can take these inputs, if there is one."""
+    """The kind of packed backend for these inputs, or None."""
     f = data.f
     traced = torch.compiler.is_compiling() or bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
     if f.dtype != torch.float32 or model.config.learn_kernels or traced or (f.is_cuda and data.weight is not None):
@@ -110,7 +110,7 @@ def _kind_of(model: Neuroexplicit, image: Tensor, data: DataTerm, weights: list[
 
 def _build(kind: Kind, model: Neuroexplicit) -> PackedEngine | None:
     """A new backend; None if a package that it needs is missing."""
-    # What a backend keeps must outlive the mode of the call that it was built in.
+    # A backend's tensors are used after this call, so they must not be inference tensors or need gradients.
     with torch.inference_mode(False), torch.no_grad():
         try:
             if kind == "cpu":

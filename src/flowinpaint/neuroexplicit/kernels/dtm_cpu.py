@@ -1,11 +1,11 @@
-"""The Diffusion Tensor Module for inference on the CPU, by oneDNN: channels last, in bfloat16 where the CPU has it.
+"""The Diffusion Tensor Module for inference on the CPU, by oneDNN: channels last, in bfloat16 if the CPU supports it.
 
-The layers of full resolution hold most of the memory. They run in strips of rows, so that what one layer writes is
-still in the cache when the next one reads it, and what they share is allocated by numpy: that asks Linux for large
-pages, and memory which is fresh at every call then costs a third.
+The layers of full resolution use most of the memory. They run in strips of rows, so that one layer's output is still in
+the cache when the next layer reads it. Their joint buffers are allocated by numpy, which requests huge pages from
+Linux; this makes memory that is newly allocated in every call three times cheaper.
 
-oneDNN computes sixteen channels at a time, of which a map has five. So a map's layer computes three rows at once: a
-kernel of five rows and stride three, whose fifteen channels are the three rows of five.
+oneDNN computes sixteen channels at a time, but a map has only five. So a map's layer computes three rows at once: a
+kernel of five rows and stride three, whose fifteen channels are three rows of five channels.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from torch import Tensor, nn
 from flowinpaint.neuroexplicit.dtm import SHALLOWEST, DiffusionTensorModule
 
 _EXACT = ("cnv0", "cnv0_1", "cnv1", "cnv1_1")
-"""These stay in float32: they see small differences of large values, and in bfloat16 they make most of the error."""
+"""Layers that stay in float32: they see small differences of large values; in bfloat16 they dominate the error."""
 _TOGETHER = 3
 """Rows that a map's layer computes at once."""
 _ABOVE, _BELOW = 1, _TOGETHER
-"""Rows of zeros that this may need around an image, whose height need not be a multiple of it."""
+"""Rows of zeros that this needs around an image, whose height may not be a multiple of it."""
 _FIRST_STRIP, _LAST_STRIP = 1 << 15, 36 << 10
 """Pixels of a strip, in the first layer and in the last ones."""
 
 
 def fastest_dtype() -> torch.dtype:
-    """The type in which convolutions are fastest on this CPU: bfloat16 if there are instructions for it."""
+    """The type in which convolutions are fastest on this CPU: bfloat16 if it has instructions for it."""
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return torch.bfloat16 if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else torch.float32
 
@@ -43,7 +43,7 @@ class PackedDtm:
         self.repack()
 
     def repack(self) -> None:
-        """Read the weights anew."""
+        """Read the weights again."""
         self._layers = {name: self._pack(name, layer) for name, layer in self._dtm.named_children()}
 
     def _pack(self, name: str, layer: nn.Module) -> tuple[Tensor, Tensor]:
@@ -75,12 +75,12 @@ class PackedDtm:
         return [*maps, *self._finest(y, x1, x0)]
 
     def _first(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the layers of full resolution make, x0, and of half the size c1, made of x0 before its rounding."""
+        """The output x0 of the layers of full resolution, and c1 at half the size, computed from the unrounded x0."""
         (B, _, H, W), layers = x.shape, ("cnv0", "cnv0_1") if self._dtm.merge else ("cnv0",)
         x0 = _channels_last(B, self._dtm.cnv0.out_channels, H, W, self._dtype)
         c1 = _channels_last(B, self._dtm.cnv1.out_channels, H // 2, W // 2)
         for top, bottom in _strips(H, _FIRST_STRIP // W, multiple=2):
-            # With the row above, which the layer of half the size sees too; beyond the image rows are zero.
+            # Includes the row above, which the layer of half the size also sees; rows beyond the image are zero.
             above, below = len(layers) + 1, len(layers)
             y = _rows(x, top - above, bottom + below)
             for name in layers:
@@ -99,8 +99,8 @@ class PackedDtm:
         B, _, H, W = x1.shape
         half, full = (torch.empty(B, self._dtm.out_channels, s * H, s * W) for s in (1, 2))
         for top, bottom in _strips(H, _LAST_STRIP // (4 * W), multiple=2 * _TOGETHER):
-            # Beside its strip, a map needs a row of what it is made of; and that of y1 comes from the next one of y2.
-            # What merging makes of the first and last row of a strip would need still others, and is not used.
+            # Beyond its strip a map needs one more row of its input, y1 or y2; that row of y1 is computed from y2's.
+            # The first and last rows of a merged y1 or y2 would need further rows: they are wrong, and not used.
             first, last = max(0, top - 2), min(H, bottom + 2)
             y2 = self._join(2, y3[:, :, first // 2 : last // 2], x1[:, :, first:last])
             half[:, :, top:bottom] = self._map("dt2", y2, top - first, bottom - first)
@@ -113,9 +113,9 @@ class PackedDtm:
         return F.relu_(F.conv2d(x, *self._layers[name], stride, padding=1))
 
     def _join(self, level: int, x: Tensor, skipped: Tensor) -> Tensor:
-        """What a level's map is made of, with rows of zeros on top and below for its layer.
+        """The input of a level's map, with rows of zeros above and below for its layer.
 
-        That is a decoder's layer beside what skips it, or these two merged.
+        This is the decoder's output concatenated with the skip connection, or both merged.
         """
         B, C, H, W = skipped.shape
         up = F.conv_transpose2d(x, *self._layers[f"dcnv{level}"], stride=2)
@@ -130,7 +130,7 @@ class PackedDtm:
         return y
 
     def _map(self, name: str, y: Tensor, top: int, bottom: int) -> Tensor:
-        """The map of the rows from top up to bottom that are inside y, float32."""
+        """The map of rows top to bottom - 1 of the interior of y, float32."""
         count = -(-(bottom - top) // _TOGETHER)
         rows = y[:, :, top : top + count * _TOGETHER + 2]
         z = F.conv2d(rows, *self._layers[name], stride=(_TOGETHER, 1), padding=(0, 1))
@@ -156,13 +156,13 @@ def _inside(y: Tensor) -> Tensor:
 
 
 def _strips(height: int, rows: int, multiple: int) -> list[tuple[int, int]]:
-    """Where each strip begins and ends: so many rows, a multiple of that number."""
+    """Bounds of strips of about `rows` rows, a multiple of `multiple`."""
     rows = max(1, rows // multiple) * multiple
     return [(top, min(top + rows, height)) for top in range(0, height, rows)]
 
 
 def _rows(x: Tensor, top: int, bottom: int) -> Tensor:
-    """Rows of (B, C, H, W), with zeros where they lie outside."""
+    """Rows of (B, C, H, W), with zeros outside the image."""
     H = x.shape[-2]
     part = x[:, :, max(0, top) : min(H, bottom)]
     return F.pad(part, (0, 0, max(0, -top), max(0, bottom - H))) if top < 0 or bottom > H else part

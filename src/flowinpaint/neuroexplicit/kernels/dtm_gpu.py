@@ -1,9 +1,9 @@
-"""The Diffusion Tensor Module on CUDA in half precision: fourteen launches of our own kernels for the paper's.
+"""The Diffusion Tensor Module on CUDA in half precision: fourteen launches of our own kernels for the paper's network.
 
-A 3×3 convolution to the few channels of z, and a transposed convolution of stride 2, are both products of a pixel's
+A 3×3 convolution to the few channels of z and a transposed convolution of stride 2 are both products of a pixel's
 channels with a matrix, the first followed by a sum over the nine neighbours. So each level of the decoder is one
-product, which also makes the nine summands of its z. The two halves of what a level joins are written where they lie
-side by side, by the layers that make them.
+product, which also computes the nine summands of its z. The two layers that a level concatenates write their outputs
+directly into the joint buffer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from flowinpaint.neuroexplicit.kernels.dtm_gpu_packing import (
 )
 
 MOST_PREDICTED = 7
-"""Nine taps to so many channels fill a tile of 64 columns."""
+"""Most output channels: nine taps for each of seven channels fill a tile of 64 columns."""
 HALVES = (torch.float16, torch.bfloat16)
 
 
 class PackedDtm:
-    """A `DiffusionTensorModule` with its weights laid out for the kernels, in float16 or bfloat16.
+    """A `DiffusionTensorModule` with its weights in the layout of the kernels, in float16 or bfloat16.
 
-    The maps are of another type where one is given.
+    maps_dtype: type of the maps, by default `dtype`.
     """
 
     def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype, maps_dtype: torch.dtype | None = None) -> None:
@@ -51,12 +51,12 @@ class PackedDtm:
         self._biases = PackedParameters(dtm, forward_biases, torch.float32)
 
     def repack(self, parameters: Tensor | None = None) -> None:
-        """Copy the module's weights, of which `parameters` is `dtm_gpu_packing.flat`, into the same memory again."""
+        """Copy the module's weights into the same memory again; parameters: their `dtm_gpu_packing.flat`, if known."""
         self._weights.repack(parameters)
         self._biases.repack(parameters)
 
     def __call__(self, x: Tensor) -> list[Tensor]:
-        """(B, H, W, 8), the channels beyond the module's zero, to four maps z (B, h, w, 8), coarse to fine."""
+        """The four maps z (B, h, w, 8), coarse to fine, of x (B, H, W, 8), padded with zero channels."""
         H, W, channels = x.shape[1:]
         fits = channels == CHANNELS and H % self.stride == W % self.stride == 0
         if not fits or x.dtype != self.dtype or not x.is_contiguous():
@@ -68,7 +68,7 @@ class PackedDtm:
             return self.maps(x)
 
     def maps(self, x: Tensor, kept: dict[str, Tensor] | None = None) -> list[Tensor]:
-        """The four maps z; what the gradient needs goes to `kept`: c0, c1, …, bottom, and of level k join_k and y_k."""
+        """The four maps z; kept: gets the activations for the gradient: c0, c1, …, bottom, join_k and y_k per level."""
         B, H, W, _ = x.shape
 
         def keep(name: str, activation: Tensor) -> Tensor:
@@ -172,7 +172,7 @@ class PackedDtm:
         return out
 
     def _upsample(self, name: str, x: Tensor, out: Tensor) -> list[Tensor]:
-        """Write the field of twice the size, and return the summands of the z that is made of x, if there is one."""
+        """Write the features of twice the size, and return the summands of the z computed from x, if any."""
         B, h, w, A = x.shape
         weight, bias = self._weights[name], self._biases[name]
         C = bias.numel() // 4
@@ -231,18 +231,18 @@ class PackedDtm:
         return taps
 
     def _planes(self, like: Tensor, plane: int) -> Tensor:
-        """Memory for what the taps make of plane · 16 pixels, a plane for each tap and channel."""
+        """Memory for the products of the taps with plane · 16 pixels, one plane per tap and channel."""
         return torch.empty(9 * self.channels, plane * 16, dtype=torch.float16, device=like.device)
 
 
 _SUMMED = 512
 """Pixels of a tile of `sum_of_taps`."""
 _FEW = 16384
-"""Pixels that do not fill the device with large tiles."""
+"""Below this number of pixels, large tiles do not fill the device."""
 
 
-# Four warps to 64 pixels, never to more: of several products outside a loop Triton 3.6 then makes wrong code on Hopper,
-# false values or accesses out of bounds. Seen with (256, 4) for `first_convolution`.
+# Use four warps with at most 64 pixels: beyond that Triton 3.6 generates wrong code on Hopper for several products
+# outside a loop (wrong values or out-of-bounds accesses). Seen with (256, 4) for `first_convolution`.
 
 
 def _first_tile(pixels: int) -> tuple[int, int]:
@@ -267,7 +267,7 @@ def _upsampling_tile(pixels: int, C: int) -> tuple[int, int, int, int]:
 
 
 def pieces(channels: int) -> tuple[int, int]:
-    """HEAD and TAIL, of at most 96 channels together, by which the kernels go through a pixel's channels."""
+    """HEAD and TAIL, together at most 96: the kernels process a pixel's channels in such pieces."""
     return next((head, tail) for head, tail in _PIECES if channels % (head + tail) == 0)
 
 

@@ -1,8 +1,8 @@
 """The weights of the Diffusion Tensor Module as the matrices that `dtm_triton` multiplies pixels by.
 
-A matrix has a row for each channel that is read, for each tap, and a column for each that is made. Channels are padded
-by zeros to 16·2^k or 48·2^k, those before a seam and those behind it by themselves. Four pixels lie under a pixel of
-the coarser level, in the order (0, 0), (0, 1), (1, 0), (1, 1).
+A matrix has one row per input channel and tap, and one column per output channel. Channels are padded with zeros to
+16·2^k or 48·2^k, those before and after a seam separately. A pixel of the coarser level covers four pixels, in the
+order (0, 0), (0, 1), (1, 0), (1, 1).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from flowinpaint.neuroexplicit.dtm import DiffusionTensorModule
 
 CHANNELS = 8
-"""Channels of the network's input and of the maps z, as they lie in memory."""
+"""Channels of the network's input and of the maps z in memory."""
 Matrices = Callable[[DiffusionTensorModule], dict[str, Tensor]]
 
 
 class PackedParameters:
-    """The tensors that a function makes of a module's parameters, each entry one of the parameters' or zero."""
+    """The tensors that `matrices` builds from a module's parameters; each entry is one of these or zero."""
 
     def __init__(self, dtm: DiffusionTensorModule, matrices: Matrices, dtype: torch.dtype) -> None:
         self._dtm = dtm
@@ -40,21 +40,21 @@ class PackedParameters:
         return self._tensors[name]
 
     def repack(self, parameters: Tensor | None = None) -> None:
-        """Copy the module's parameters, of which `parameters` is `flat`, into the same memory again."""
+        """Copy the module's parameters into the same memory again; parameters: their `flat`, if known."""
         self._memory.copy_((flat(self._dtm) if parameters is None else parameters)[self._index])
 
 
 @torch.no_grad()
 def flat(dtm: DiffusionTensorModule) -> Tensor:
-    """A zero, and the parameters behind it in one."""
+    """A zero followed by all parameters, as one vector."""
     parameters = [parameter.detach().flatten() for parameter in dtm.parameters()]
     return torch.cat([parameters[0].new_zeros(1), *parameters])
 
 
 def places(dtm: DiffusionTensorModule, matrices: Matrices) -> dict[str, Tensor]:
-    """Which parameter stands where in the matrices: its number among all of the module's, from one on, or zero."""
-    # The same function of a module that holds these numbers tells.
-    with torch.device("meta"):  # draws no random numbers, on which a training run's future depends
+    """Index of the parameter at each entry of the matrices: its place in `flat`, or zero."""
+    # Found by applying `matrices` to a module whose parameters are these indices.
+    with torch.device("meta"):  # draws no random numbers, which would change a training run
         numbered = DiffusionTensorModule(*dtm.shape)
     numbered = numbered.to_empty(device="cpu").double()
     count = 1
@@ -65,14 +65,14 @@ def places(dtm: DiffusionTensorModule, matrices: Matrices) -> dict[str, Tensor]:
 
 
 def convolutions(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.Conv2d, int]]:
-    """The 3×3 of many channels by name, with the seam in what each reads, or 0: all but cnv0 and those to z."""
+    """The 3×3 layers of many channels (all but cnv0 and the heads) by name, each with the seam of its input, or 0."""
     seams = {f"mrg{k}": dtm.joined[k][0] for k in dtm.joined}
     layers = {name: layer for name, layer in dtm.named_children() if name.startswith(("cnv", "mrg")) and name != "cnv0"}
     return {name: (layer, seams.get(name, 0)) for name, layer in layers.items() if isinstance(layer, nn.Conv2d)}
 
 
 def decoders(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.ConvTranspose2d, nn.Conv2d | None, int]]:
-    """The transposed layers by name, each with the layer of the z that reads the same, if any, and the seam in that."""
+    """The transposed layers by name, each with the head that reads the same input, if any, and the input's seam."""
     heads = {3: dtm.dt4, 2: dtm.dt3, 1: dtm.dt2}
     found = dict[str, tuple[nn.ConvTranspose2d, nn.Conv2d | None, int]]()
     for k in dtm.joined:
@@ -83,7 +83,7 @@ def decoders(dtm: DiffusionTensorModule) -> dict[str, tuple[nn.ConvTranspose2d, 
 
 
 def forward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
-    """What the kernels of the network need: behind the columns of each decoder those of the z beside it."""
+    """Matrices for the forward kernels; a decoder's has the columns of the head with the same input appended."""
     packed = {"cnv0": first_matrix(dtm.cnv0)}
     packed |= {name: convolution_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
     for name, (layer, head, seam) in decoders(dtm).items():
@@ -94,7 +94,7 @@ def forward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
 
 
 def backward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
-    """What the kernels of the gradient need: rows for what a layer made, columns for what it read."""
+    """Matrices for the gradient kernels: one row per output channel of a layer, one column per input channel."""
     packed = {name: transposed_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
     for name, (layer, head, seam) in decoders(dtm).items():
         parts = [upsampling_matrix(layer, seam).T] + ([reverse_taps_matrix(head, seam)] if head else [])
@@ -104,7 +104,7 @@ def backward_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
 
 
 def gradient_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
-    """How the gradients of the weights come out of the kernels."""
+    """The layout in which the kernels return the gradients of the weights."""
     packed = {"cnv0": first_matrix(dtm.cnv0)}
     packed |= {name: convolution_matrix(layer, seam) for name, (layer, seam) in convolutions(dtm).items()}
     for name, (layer, head, seam) in decoders(dtm).items():
@@ -116,7 +116,7 @@ def gradient_matrices(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
 
 
 def forward_biases(dtm: DiffusionTensorModule) -> dict[str, Tensor]:
-    """The biases, those of the decoders once for each of the four pixels, those of the z in one, coarse to fine."""
+    """The biases; those of decoders repeated for each of the four pixels, those of all heads in one, coarse to fine."""
     packed = {name: _bias(layer) for name, (layer, _) in {"cnv0": (dtm.cnv0, 0), **convolutions(dtm)}.items()}
     packed |= {name: _bias(layer).repeat(4) for name, (layer, _, _) in decoders(dtm).items()}
     heads = (dtm.dt4, dtm.dt3, dtm.dt2, dtm.dt1)
@@ -131,29 +131,29 @@ def padded(channels: int) -> int:
 
 
 def halves_of(dtm: DiffusionTensorModule) -> dict[int, list[int]]:
-    """The channels in memory of the two halves that each level joins."""
+    """Padded channels of the two halves that each level joins."""
     return {level: [padded(channels) for channels in sizes] for level, sizes in dtm.joined.items()}
 
 
 def tap_columns(out_channels: int) -> int:
-    """The columns that nine taps to so many channels take in memory."""
+    """Padded number of columns of nine taps for `out_channels` channels."""
     return -(-9 * out_channels // 16) * 16
 
 
 def first_matrix(layer: nn.Conv2d) -> Tensor:
-    """The 3×3 of the input, whose few channels are CHANNELS in memory, as (9 · CHANNELS, columns)."""
+    """The 3×3 layer of the input, padded to CHANNELS channels, as (9 · CHANNELS, columns)."""
     weight = layer.weight.detach().permute(2, 3, 1, 0).flatten(0, 1)
     return _pad_end(_pad_end(weight, 1, CHANNELS), 2, padded(layer.out_channels)).flatten(0, 1)
 
 
 def convolution_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
-    """A 3×3 as (9 · channels, columns)."""
+    """A 3×3 layer as (9 · channels, columns)."""
     weight = _pad_end(layer.weight.detach().permute(1, 2, 3, 0), 3, padded(layer.out_channels))
     return _pad_halves(weight, seam).flatten(1, 2).transpose(0, 1).flatten(0, 1)
 
 
 def upsampling_matrix(layer: nn.ConvTranspose2d, seam: int) -> Tensor:
-    """A transposed layer as (channels, 4 · columns), for the four pixels under a pixel; of kernel 1 three are zero."""
+    """A transposed layer as (channels, 4 · columns), for the four pixels under a pixel; for kernel 1 three are zero."""
     weight = layer.weight.detach()
     if weight.shape[-1] == 1:
         weight = F.pad(weight, (0, 1, 0, 1))
@@ -162,13 +162,13 @@ def upsampling_matrix(layer: nn.ConvTranspose2d, seam: int) -> Tensor:
 
 
 def taps_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
-    """A 3×3 to z as (channels, taps), for what each tap makes of a pixel; the columns of one tap stand together."""
+    """A head as (channels, taps), for the product of each tap with a pixel; the columns of one tap are adjacent."""
     columns = layer.weight.detach().permute(1, 2, 3, 0).flatten(1)
     return _pad_end(_pad_halves(columns, seam), 1, tap_columns(layer.out_channels))
 
 
 def transposed_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
-    """A 3×3 as (9 · what it makes, what it reads), the taps in reverse for stride 1."""
+    """A 3×3 layer as (9 · output channels, input channels), with the taps in reverse order for stride 1."""
     weight = _pad_halves(layer.weight.detach().permute(1, 2, 3, 0).flatten(1, 2), seam)
     if layer.stride == (1, 1):
         weight = weight.flip(1)
@@ -176,13 +176,13 @@ def transposed_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
 
 
 def reverse_taps_matrix(layer: nn.Conv2d, seam: int) -> Tensor:
-    """A 3×3 to z as (9 · 8, what it reads), the taps in reverse."""
+    """A head as (9 · 8, input channels), with the taps in reverse order."""
     weight = layer.weight.detach().permute(1, 2, 3, 0).flatten(1, 2).flip(1)
     return _pad_halves(_pad_end(weight, 2, CHANNELS).flatten(1), seam).T
 
 
 def _pad_halves(rows: Tensor, seam: int) -> Tensor:
-    """Pad the rows before the seam and those behind it, each by themselves."""
+    """Pad the rows before and after the seam separately."""
     halves = rows.tensor_split([seam]) if seam else (rows,)
     return torch.cat([_pad_end(half, 0, padded(half.shape[0])) for half in halves])
 
@@ -193,5 +193,5 @@ def _bias(layer: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
 
 
 def _pad_end(x: Tensor, dimension: int, size: int) -> Tensor:
-    """Zeros behind a dimension until it has that size."""
+    """Append zeros along a dimension up to a size."""
     return F.pad(x, (0, 0) * (x.ndim - 1 - dimension) + (0, size - x.shape[dimension]))

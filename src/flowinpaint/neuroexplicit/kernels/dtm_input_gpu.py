@@ -1,7 +1,7 @@
-"""What the Diffusion Tensor Module reads, written for CUDA in Triton: channels last, padded, in half precision.
+"""Input of the Diffusion Tensor Module on CUDA, written in Triton: channels last, padded, in half precision.
 
-The functions of `dtm.normalised`. Sums over an image are left in parts, one a program, which the next kernel's
-programs add up themselves: that spares a launch each, and the order of summation is always the same.
+Includes `dtm.normalised`. Each program writes a partial sum over an image, and the programs of the next kernel add
+these up: this saves a launch each, and the order of summation is fixed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from flowinpaint.neuroexplicit.dtm import CLIP, SHALLOWEST, TENSOR_CORE_CHANNELS
 from flowinpaint.neuroexplicit.kernels import dtm_input_triton
 
 _SUMS = 1024
-"""Sums that all programs together leave of an image."""
+"""Partial sums per image, over all programs."""
 _SUM_BLOCK = 4096
 """Values that a program sums at once."""
 _BLOCK = 512
 
 
 def known_sums(f: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """What `dtm_input` needs to know of the known vectors of f (B, C, H, W), known being (B, 1, H, W) bool.
+    """Statistics of the known vectors of f (B, C, H, W) for `dtm_input`; known: (B, 1, H, W) bool.
 
-    Parts of the sums of each channel and, in row C, of their number, (B, rows, parts); and the same of |f - m|, m being
-    their mean.
+    Partial sums of each channel and, in row C, the number of known vectors, (B, rows, parts); and the same for |f - m|,
+    where m is the mean.
     """
     f, mask = f.contiguous(), known.contiguous().view(torch.uint8)
     B, C, H, W = f.shape
@@ -47,10 +47,10 @@ def dtm_input(
     dtype: torch.dtype = torch.float16,
     stride: int = 2**SHALLOWEST,
 ) -> Tensor:
-    """The network's input (B, Hp, Wp, 8): image, normalised guess, mask, zeros, to a multiple of `stride` each way.
+    """The network's input (B, Hp, Wp, 8): image, normalised guess, mask, zeros; Hp, Wp are multiples of `stride`.
 
-    image: (B, 3, H, W), of which `mean` is taken before it is divided by `std`. hints, for a flow-aware network: the
-    guess (B, C, H, W), known (B, 1, H, W) bool, and `known_sums` of the field. The last row and column repeat.
+    image (B, 3, H, W) is normalised as (image - mean) / std. hints, for a flow-aware network: the guess (B, C, H, W),
+    known (B, 1, H, W) bool, and `known_sums` of the field. Padding repeats the last row and column.
     """
     image = image.contiguous()
     B, _, H, W = image.shape

@@ -1,4 +1,4 @@
-"""The kernels behind `dtm_input_gpu`, in Triton's language. ROWS is a power of two above the number of channels C."""
+"""Triton kernels of `dtm_input_gpu`. ROWS is a power of two above the number of channels C."""
 
 import triton
 import triton.language as tl
@@ -6,13 +6,13 @@ import triton.language as tl
 
 @triton.jit
 def _totals(parts, ROWS: tl.constexpr, PARTS: tl.constexpr):
-    """The sums (ROWS,) of what the programs have left of each quantity, (ROWS, PARTS)."""
+    """The totals (ROWS,) of the programs' partial sums (ROWS, PARTS)."""
     return tl.sum(tl.load(parts + tl.arange(0, ROWS)[:, None] * PARTS + tl.arange(0, PARTS)[None, :]), 1)
 
 
 @triton.jit
 def _means(sums, C: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr):
-    """The means (ROWS,) of the known values of each channel, and how many there are, at least 1."""
+    """The means (ROWS,) of the known values of each channel, and their number, at least 1."""
     totals = _totals(sums, ROWS, PARTS)
     count = tl.maximum(_entry(totals, C, ROWS), 1.0)
     return totals / count, count
@@ -25,7 +25,7 @@ def _entry(values, index, ROWS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["area"])
 def sum_known(f, known, sums, area, C: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Each program's share of the sums of the known values of each channel, and in row C of their number."""
+    """Each program's partial sums of the known values of each channel, and in row C their number."""
     image, part, parts = tl.program_id(1).to(tl.int64), tl.program_id(0), tl.num_programs(0)
     row = tl.arange(0, ROWS)[:, None]
     total = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -42,7 +42,7 @@ def sum_known(f, known, sums, area, C: tl.constexpr, ROWS: tl.constexpr, BLOCK: 
 def sum_deviations(
     f, known, sums, deviations, area, C: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Each program's share of the sums of |f - m| over the known values of each channel."""
+    """Each program's partial sums of |f - m| over the known values of each channel."""
     image, part = tl.program_id(1).to(tl.int64), tl.program_id(0)
     row = tl.arange(0, ROWS)[:, None]
     m, _ = _means(sums + image * ROWS * PARTS, C, ROWS, PARTS)
@@ -58,7 +58,7 @@ def sum_deviations(
 
 @triton.jit
 def _normalised(guess, m, scale, p, inside, clip):
-    """A channel of the guess in units of the mean deviation; cut before it is divided, which cannot overflow then."""
+    """A channel of the guess in units of the mean deviation; clipping before the division prevents an overflow."""
     value = tl.load(guess + p, inside, 0.0).to(tl.float32) - m
     return 0.5 * tl.minimum(tl.maximum(value, -clip * scale), clip * scale) / scale
 
@@ -106,7 +106,7 @@ def write_input(
         deviation = _totals(deviations + number * ROWS * PARTS, ROWS, PARTS) / count
         largest = tl.max(tl.where(row < C, tl.abs(m), 0.0))
         scale = tl.maximum(tl.maximum(tl.sum(deviation) / C, relative_floor * largest), tiny)
-        # The two channels that deviate most, in their order; of those that deviate alike, the first.
+        # The two channels with the largest deviation, in their original order; ties go to the first.
         most = tl.argmax(tl.where(row < C, deviation, -1.0), 0)
         next_most = tl.argmax(tl.where((row < C) & (row != most), deviation, -1.0), 0)
         first, second = tl.minimum(most, next_most), tl.maximum(most, next_most)
@@ -117,7 +117,7 @@ def write_input(
             guess_x = _normalised(guess + first * area, _entry(m, first, ROWS), scale, p, inside, clip)
             guess_y = _normalised(guess + second * area, _entry(m, second, ROWS), scale, p, inside, clip)
         mask = (tl.load(known + number * area + p, inside, 0) != 0).to(tl.float32)
-    # Joined like this, channel k lies at the bits of k: one store of 16 bytes a pixel.
+    # This nesting puts channel k at index k, so that a pixel is one store of 16 bytes.
     even = tl.join(tl.join(red, guess_y), tl.join(blue, zero))
     odd = tl.join(tl.join(green, mask), tl.join(guess_x, zero))
     features = tl.reshape(tl.join(even, odd), [BLOCK, 8])

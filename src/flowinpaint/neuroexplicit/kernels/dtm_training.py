@@ -1,10 +1,10 @@
 """The Diffusion Tensor Module with its gradient on CUDA, in half precision, by our own kernels.
 
-The gradients of activations are products of pixels with matrices as the activations are (`dtm_gpu`); those of weights
-are sums over all pixels, each of which several programs share, in parts that are then added in a fixed order.
+The gradients of activations are products of pixels with matrices, as the activations are (`dtm_gpu`); those of weights
+are sums over all pixels, which several programs compute in parts that are then added in a fixed order.
 
-Activations and gradients may be of two types: the rounding of activations decides how exact a gradient is, its own
-hardly matters, but gradients need the range of bfloat16.
+Activations and gradients may have different types: the rounding of activations determines the accuracy of a gradient,
+its own rounding hardly matters, but gradients need the range of bfloat16.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from flowinpaint.neuroexplicit.kernels.dtm_training_sums import GradientSums, bl
 
 _COLUMNS = 64
 _PIXELS = 128
-"""Pixels of a tile of an activation's gradient, by eight warps in three stages."""
+"""Pixels of a tile of an activation's gradient, computed by eight warps in three stages."""
 _TAKEN = 64
-"""Pixels that a weight's gradient takes at a time, in three stages."""
+"""Pixels that the kernel of a weight's gradient adds at a time, in three stages."""
 
 
 class TrainableDtm:
-    """A `DiffusionTensorModule` whose maps, and their gradient for its parameters, our kernels compute."""
+    """A `DiffusionTensorModule` whose maps and parameter gradients are computed by our kernels."""
 
     def __init__(self, dtm: DiffusionTensorModule, dtype: torch.dtype, gradients: torch.dtype) -> None:
-        """dtype: of input and activations, float16 or bfloat16; gradients: of maps and gradients, not less wide."""
+        """dtype: of input and activations, float16 or bfloat16; gradients: of maps and gradients, at least as wide."""
         self.dtm, self.gradients = dtm, gradients
         self.network = PackedDtm(dtm, dtype, gradients)
         self.transposed = PackedParameters(dtm, backward_matrices, gradients)
         self.sums = GradientSums(dtm)
 
     def __call__(self, x: Tensor) -> tuple[Tensor, ...]:
-        """(B, H, W, 8) as `PackedDtm` takes it to its four maps, differentiable for the parameters, not for x."""
+        """The four maps of x (B, H, W, 8), as in `PackedDtm`; differentiable for the parameters, not for x."""
         maps: tuple[Tensor, ...] = _Dtm.apply(x, self, *self.dtm.parameters())
         return maps
 
@@ -68,7 +68,7 @@ class _Dtm(torch.autograd.Function):
 
 
 class _Backward:
-    """One pass from the maps' gradients to the parameters'."""
+    """One backward pass from the gradients of the maps to those of the parameters."""
 
     def __init__(self, trainable: TrainableDtm) -> None:
         self.weights, self.sums, self.dtype = trainable.transposed, trainable.sums, trainable.gradients
@@ -76,7 +76,7 @@ class _Backward:
         self.halves = halves_of(trainable.dtm)
 
     def run(self, x: Tensor, a: dict[str, Tensor], dz: list[Tensor]) -> list[Tensor]:
-        """x, activations a and dz, the gradients of the maps from coarse to fine, to those of the parameters."""
+        """Gradients of the parameters from x, the activations a and dz, the gradients of the maps, coarse to fine."""
         for k, z in enumerate(dz):
             biases = self.sums["dt.bias"][k * self.channels : (k + 1) * self.channels]
             torch.sum(z[..., : self.channels], (0, 1, 2), dtype=torch.float32, out=biases)
@@ -110,12 +110,12 @@ class _Backward:
         return self.sums.gradients()
 
     def _skips(self, a: dict[str, Tensor], level: int) -> Tensor:
-        """The half of a level's join that skips the level below."""
+        """The half of a level's join that comes from the skip connection."""
         half: Tensor = a[f"join{level}"].split(self.halves[level], 3)[1]
         return half
 
     def _maker(self, level: int) -> str:
-        """Which layer's bias made what dt and the next dcnv read of a level; of a join its first half did."""
+        """The layer that computed a level's input of dt and the next dcnv, or its first half if it is a join."""
         return f"mrg{level}" if self.merge else f"dcnv{level}"
 
     def _through_head(self, dz: Tensor, active: Tensor) -> Tensor:
@@ -130,13 +130,13 @@ class _Backward:
         return self._through(kernel, maker, (g, self.weights[name]), active, g.shape, constants)
 
     def _through_stride(self, name: str, maker: str, g: Tensor, active: Tensor, skipped: Tensor) -> Tensor:
-        """Through a 3×3 of stride 2; active, and `skipped` through the skip connection, are halves of joins."""
+        """Back through a 3×3 of stride 2; skipped: the gradient from the skip connection, like active half a join."""
         C = g.shape[3]
         inputs, constants = (g, self.weights[name], skipped), (C, active.shape[3], *pieces(C), active.stride(2))
         return self._through(dtm_training_triton.strided_gradient, maker, inputs, active, g.shape, constants, phases=4)
 
     def _through_decoder(self, level: int, g: Tensor, active: Tensor, dz: Tensor | None) -> Tensor:
-        """From what a level's decoder made, and the z beside it, to what both read."""
+        """From the gradients of a level's decoder and of the z that reads the same input to that input's gradient."""
         C = g.shape[3]
         inputs, kernel = (g, dz, self.weights[f"dcnv{level}"]), dtm_training_triton.upsampling_gradient
         constants = (C, g.stride(2), *pieces(C), active.shape[3], dz is not None)
@@ -154,9 +154,9 @@ class _Backward:
         columns: int = _COLUMNS,
         phases: int = 1,
     ) -> Tensor:
-        """The gradient of an activation, and with it that of the bias of the layer that made it.
+        """The gradient of an activation; also adds up that of the bias of the layer `maker` that computed it.
 
-        shape: (B, H, W, ·) of the pixels that a program goes through, each in so many phases.
+        shape: (B, H, W, ·) of the pixels that the programs process; phases: output pixels per such pixel.
         """
         (B, H, W, _), N = shape, active.shape[3]
         out = torch.empty(active.shape, dtype=self.dtype, device=active.device)
@@ -164,7 +164,7 @@ class _Backward:
         sums = torch.empty(phases * grid[0], N, device=active.device)
         options = {"num_warps": 8, "num_stages": 3}
         launch(kernel, grid, *inputs, active, out, sums, B * H * W, H, W, *constants, _PIXELS, columns, **options)
-        # Of a join these are the first channels: the other half has more of its gradient to come.
+        # For a join only the first channels are complete: the other half receives more gradient later.
         bias = self.sums[f"{maker}.bias"]
         torch.sum(sums[:, : bias.numel()], 0, out=bias)
         return out

@@ -1,4 +1,4 @@
-"""Where `dtm_training` adds up the gradients of the weights: parts of each, one a program, in a fixed order."""
+"""Sums of weight gradients for `dtm_training`: one partial sum per program, added in a fixed order."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from flowinpaint.neuroexplicit.kernels.dtm_gpu_packing import (
 )
 
 _PROGRAMS = 528
-"""How many programs share a weight's gradient, about."""
+"""Approximate number of programs that share a weight's gradient."""
 
 
 class GradientSums:
-    """Memory for the parts of the weights' gradients, and where each parameter's parts lie."""
+    """Memory for the partial sums of the weights' gradients, and the place of each parameter's sums."""
 
     def __init__(self, dtm: DiffusionTensorModule) -> None:
         self._shapes = [parameter.shape for parameter in dtm.parameters()]
@@ -39,7 +39,7 @@ class GradientSums:
             stride[numbers.flatten()] = numbers.numel()
             offset += self.parts[name] * numbers.numel()
         for name, numbers in places(dtm, forward_biases).items():
-            numbers = numbers[: numbers.numel() // 4] if name.startswith("dcnv") else numbers  # not its four copies
+            numbers = numbers[: numbers.numel() // 4] if name.startswith("dcnv") else numbers  # without its copies
             self._slices[f"{name}.bias"] = (offset, numbers.shape)
             place[numbers] = offset + torch.arange(numbers.numel(), dtype=torch.int32)
             parts[numbers] = 1
@@ -48,14 +48,14 @@ class GradientSums:
         self._memory = torch.empty(offset, device=device)
 
     def __getitem__(self, name: str) -> Tensor:
-        """(parts, rows, columns) of a weight, or the sums of a bias, by the name that the matrix has."""
+        """(parts, rows, columns) of a weight, or the sums of a bias, by the name of the matrix."""
         offset, shape = self._slices[name]
         parts = self.parts.get(name)
         flat = self._memory[offset : offset + (parts or 1) * shape.numel()]
         return flat if parts is None else flat.view(parts, *shape)
 
     def gradients(self) -> list[Tensor]:
-        """The parts added up, as the module's parameters are shaped and ordered."""
+        """The total gradients, in the shapes and order of the module's parameters."""
         out = torch.empty(sum(self._sizes), device=self._memory.device)
         grid = (ceil_div(out.numel(), 256),)
         launch(
@@ -73,12 +73,12 @@ class GradientSums:
 
 
 def block(channels: int) -> int:
-    """Channels of a tile of a weight's gradient: as many as 128, where they fill the last by three quarters."""
+    """Channels of a tile of a weight's gradient: at most 128, but 64 where the last tile would be at most half full."""
     return 64 if 0 < channels % 128 <= 64 else min(128, power_of_two(channels))
 
 
 def _tiles(name: str, rows: int, columns: int) -> int:
-    """Into how many tiles the kernels divide a matrix; those of a source of eight channels take all its taps in one."""
+    """Number of tiles of a matrix in the kernels; for a source of eight channels, one tile covers all taps."""
     across = -(-columns // block(columns))
     if rows == 9 * CHANNELS:
         return across

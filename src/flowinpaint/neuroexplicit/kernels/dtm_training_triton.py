@@ -1,6 +1,6 @@
-"""The kernels behind `dtm_training`, in Triton's language: the gradients of those of `dtm_triton`.
+"""Triton kernels of `dtm_training`: the gradients of the kernels of `dtm_triton`.
 
-A gradient is zero where the activation it belongs to is: what ReLU cut off does not learn.
+A gradient is zero where its activation is zero (ReLU).
 """
 
 import triton
@@ -11,7 +11,7 @@ from flowinpaint.neuroexplicit.kernels.dtm_triton import _half, _multiply, _mult
 
 @triton.jit
 def _store_active(out, active, sums, program, at, active_at, value, mask, n, N):
-    """Write the value where active, and its sum over the pixels, the bias's gradient, to this program's row of sums."""
+    """Write the value where active, and its sum over pixels (the bias gradient) to this program's row of sums."""
     value = tl.where((tl.load(active + active_at, mask, 0.0) > 0) & mask, value, 0.0)
     tl.store(out + at, _half(value, out.dtype.element_ty), mask)
     tl.store(sums + program * N + n, tl.sum(value, 0), n < N)
@@ -31,7 +31,7 @@ def head_gradient(
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """From dz (B, H, W, 8) to what the 3×3 to z reads: out (B, H, W, N)."""
+    """Gradient for the input of the 3×3 to z: dz (B, H, W, 8) to out (B, H, W, N)."""
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
     y, x = (start + m) // W % H, (start + m) % W
@@ -62,7 +62,7 @@ def convolution_gradient(
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Of a 3×3 of stride 1: g (B, H, W, C) to out (B, H, W, N); the weight's taps are in reverse."""
+    """Gradient of a 3×3 of stride 1: g (B, H, W, C) to out (B, H, W, N); the weight has its taps in reverse order."""
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
     inside = start + m < pixels
@@ -103,10 +103,10 @@ def strided_gradient(
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Of a 3×3 of stride 2: g (B, h, w, C) to out (B, 2 h, 2 w, N), with what comes through the skip connection.
+    """Gradient of a 3×3 of stride 2: g (B, h, w, C) to out (B, 2 h, 2 w, N), plus `skipped` from the skip connection.
 
-    Pixels of that, `skipped`, and of `active` lie ROW numbers apart. A program takes one of the four pixels under each
-    of its own: they see 1, 2, 2 and 4 taps.
+    Pixels of `skipped` and `active` are ROW values apart. A program computes one of the four pixels under each of its
+    pixels; these see 1, 2, 2 and 4 taps.
     """
     start = tl.program_id(0) * PIXELS
     below, right = tl.program_id(2) // 2, tl.program_id(2) % 2
@@ -121,7 +121,7 @@ def strided_gradient(
     for i in range((1 + below) * (1 + right) * PARTS):
         first = i % PARTS * STEP
         row, column = i // PARTS // (1 + right), i // PARTS % (1 + right)
-        # An even row is the middle one of its pixel's window; an odd one the last, and the first of the next pixel's.
+        # An even row is the middle of one window; an odd one is the last of one window and the first of the next.
         dy, dx = below * (1 - row), right * (1 - column)
         tap = (1 + below * (2 * row - 1)) * 3 + 1 + right * (2 * column - 1)
         valid = inside & (y + dy < h) & (x + dx < w)
@@ -158,7 +158,7 @@ def upsampling_gradient(
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Of a decoder: g (B, 2 h, 2 w, C), its pixels C_ROW numbers apart, and dz (B, h, w, 8) where TAPS, to out (…, N).
+    """Gradient of a decoder: g (B, 2 h, 2 w, C), pixels C_ROW values apart, and dz (B, h, w, 8) if TAPS, to out (…, N).
 
     The rows of weight are those of the four pixels, then those of the taps to z.
     """
@@ -190,16 +190,16 @@ def upsampling_gradient(
 
 @triton.jit
 def _add_product(acc, a, b, T: tl.constexpr, TURNED: tl.constexpr):
-    """Add aᵀ b to acc, or bᵀ a where turned.
+    """Add aᵀ b to acc, or bᵀ a if TURNED.
 
-    The factor that is converted to T stands second: as the first it would not be loaded ahead of its use.
+    The factor that is converted to T must come second: as the first it would not be prefetched.
     """
     return tl.dot(tl.trans(b), a.to(T), acc) if TURNED else tl.dot(tl.trans(a), b.to(T), acc)
 
 
 @triton.jit
 def _store_sums(out, acc, row, column, is_row, is_column, N, TURNED: tl.constexpr):
-    """Write acc, which may be turned, to rows and columns of a matrix of N columns."""
+    """Write acc, transposed if TURNED, to rows and columns of a matrix with N columns."""
     if TURNED:
         tl.store(out + row[None, :] * N + column[:, None], acc, is_row[None, :] & is_column[:, None])
     else:
@@ -224,12 +224,12 @@ def weight_gradient(
     COLUMNS: tl.constexpr,
     PIXELS: tl.constexpr,
 ):
-    """The sum over pixels of source ⊗ other, part of it for each program_id(2): out (parts, SIDE² · C, N).
+    """The sum over pixels of source ⊗ other, one partial sum per program_id(2): out (parts, SIDE² · C, N).
 
-    other is (B, H/stride, W/stride, N). For SIDE = 3 source (B, H, W, C) is read at the taps of a 3×3; for SIDE = 2 at
-    the four pixels under other's. Pixels of source lie C_ROW numbers apart.
+    other is (B, H/stride, W/stride, N). For SIDE = 3, source (B, H, W, C) is read at the taps of a 3×3; for SIDE = 2,
+    at the four pixels under each pixel of other. Pixels of source are C_ROW values apart.
     """
-    # Of two types the gradient's, which is not float16: that would be too narrow for it.
+    # If the types differ, use the gradient's, which is not float16: that has too little range.
     T: tl.constexpr = other.dtype.element_ty if source.dtype.element_ty == tl.float16 else source.dtype.element_ty
     TURNED: tl.constexpr = source.dtype.element_ty != T
     BLOCKS: tl.constexpr = (C + ROWS - 1) // ROWS
@@ -268,7 +268,7 @@ def taps_weight_gradient(
     COLUMNS: tl.constexpr,
     PIXELS: tl.constexpr,
 ):
-    """As `weight_gradient` of a 3×3 of a source (B, H, W, 8), all taps in one: out (parts, 72, N)."""
+    """As `weight_gradient` for a 3×3 with a source (B, H, W, 8), all taps at once: out (parts, 72, N)."""
     T: tl.constexpr = other.dtype.element_ty if source.dtype.element_ty == tl.float16 else source.dtype.element_ty
     TURNED: tl.constexpr = source.dtype.element_ty != T
     k = tl.arange(0, 128)
@@ -299,8 +299,8 @@ def gather_sums(partial, place, parts, stride, out, count, BLOCK: tl.constexpr):
     at, number = tl.load(place + i, inside, 0), tl.load(parts + i, inside, 0)
     step = tl.load(stride + i, inside, 0)
     acc = tl.zeros([BLOCK], tl.float32)
-    # Eight at a time, for it is the waiting that takes time; one by one, for Triton 3.6 miscompiles sums over a block's
-    # second dimension that a loop accumulates: threads that hold several rows mix them.
+    # Eight loads at a time, to hide their latency. They are added one by one, because Triton 3.6 miscompiles sums over
+    # a block's second dimension that a loop accumulates: threads that hold several rows mix them.
     for first in range(0, tl.max(number, 0), 8):
         for k in tl.static_range(8):
             acc += tl.load(partial + at + (first + k) * step, first + k < number, 0.0)

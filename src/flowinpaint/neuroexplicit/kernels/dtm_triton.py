@@ -1,7 +1,7 @@
-"""The kernels behind `dtm_gpu`, in Triton's language: products of pixels by channels, a program to a tile of them.
+"""Triton kernels of `dtm_gpu`: products of pixels and weight matrices, one program per tile.
 
-Channels lie innermost. Their counts are 16·2^k or 48·2^k, and Triton's blocks are powers of two, so a row of channels
-is read in pieces of HEAD and, where it does not end there, TAIL channels.
+Channels are innermost. Their counts are 16·2^k or 48·2^k, but Triton's blocks are powers of two, so a row of channels
+is read in pieces of HEAD and, if needed, TAIL channels.
 """
 
 import triton
@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def _half(value, dtype):
-    """Round to the type of the activations; what passes the range of float16 stays at its end."""
+    """Round to the type of the activations, clamped to the range of float16."""
     return tl.minimum(tl.maximum(value, -65504.0), 65504.0).to(dtype)
 
 
@@ -25,7 +25,7 @@ def _multiply(acc, source, rows, valid, weight, k, n, N, first, SIZE: tl.constex
 
 @triton.jit
 def _multiply_taps(acc, source, m, y, x, inside, weight, n, H, W, N, first, SIZE: tl.constexpr):
-    """Add to acc: what `first_convolution` has at k = first to first + SIZE, times these rows of the weight."""
+    """Add to acc: the inputs k = first to first + SIZE - 1 of `first_convolution` times these rows of the weight."""
     k = first + tl.arange(0, SIZE)
     dy, dx = k // 8 // 3 - 1, k // 8 % 3 - 1
     v, u = y[:, None] + dy[None, :], x[:, None] + dx[None, :]
@@ -50,9 +50,9 @@ def first_convolution(
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """3×3, of eight channels: a tap is as long as one access to memory, so all nine make one row.
+    """3×3 of eight channels: a tap is one memory access of 16 bytes, so all nine taps form one row.
 
-    Pixels of the result lie N_ROW numbers apart.
+    Pixels of the result are N_ROW values apart.
     """
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
@@ -93,7 +93,7 @@ def convolution(
 ):
     """3×3 of stride 1 or 2, and ReLU: (B, H, W, C) → (B, H/stride, W/stride, N); pixels are those of the result.
 
-    Pixels of the source lie C_ROW numbers apart, those of the result N_ROW.
+    Pixels of the source are C_ROW values apart, those of the result N_ROW.
     """
     start = tl.program_id(0) * PIXELS
     h, w = H // stride, W // stride
@@ -101,7 +101,7 @@ def convolution(
     inside = m < pixels
     y, x = m // w % h * stride, m % w * stride
     origin = ((start // w // h) * H + start // w % h * stride) * W + start % w * stride
-    # Offsets from the tile's first pixel fit 32 bits where those from the image's might not.
+    # Offsets from the tile's first pixel fit in 32 bits; those from the image's might not.
     rows = ((m // w // h * H + y) * W + x - origin) * C_ROW
     source += tl.cast(origin, tl.int64) * C_ROW
     n = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -137,9 +137,9 @@ def _multiply_all(acc, source, rows, valid, weight, n, N, C: tl.constexpr, HEAD:
 
 @triton.jit
 def _store_taps(taps, acc, column, pixel, plane, columns):
-    """Write what the taps made of the pixels, each column to a plane of its own; planes are 16 times `plane` long."""
+    """Write the products of taps and pixels, each column to its own plane of 16 · `plane` pixels."""
     at = taps + (tl.cast(column, tl.int64) * plane * 16)[None, :] + pixel[:, None]
-    # Sixteen pixels are inside or outside together, which lets a thread write eight at once.
+    # Groups of sixteen pixels are inside or outside as a whole, so that a thread can write eight at once.
     tl.store(at, _half(acc, taps.dtype.element_ty), (pixel // 16 < plane)[:, None] & (column < columns)[None, :])
 
 
@@ -163,9 +163,9 @@ def upsampling(
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The transposed convolution, 4 C columns, and behind them what each tap of the 3×3 to z makes of the pixel.
+    """The transposed convolution, 4 C columns, followed by the products of the pixel with each tap of the 3×3 to z.
 
-    source is (…, A); pixels of the result lie C_ROW numbers apart.
+    source is (…, A); pixels of the result are C_ROW values apart.
     """
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
@@ -175,7 +175,7 @@ def upsampling(
     acc = tl.zeros([PIXELS, COLUMNS], tl.float32)
     source += tl.cast(start, tl.int64) * A
     acc = _multiply_all(acc, source, m * A, inside, weight, n, N, A, HEAD, TAIL)
-    # The first of the four pixels under pixel i of row r is pixel 2 i of row 2 r; rows count through the batch.
+    # The first of the four pixels under pixel i of row r is pixel 2 i of row 2 r; rows are numbered over the batch.
     origin = start // w * 4 * w + start % w * 2
     corner = (start + m) // w * 4 * w + (start + m) % w * 2 - origin
     out += tl.cast(origin, tl.int64) * C_ROW
@@ -183,8 +183,8 @@ def upsampling(
     offsets = (corner[:, None] + (part // 2 * 2 * w + part % 2)[None, :]) * C_ROW + (n % C)[None, :]
     value = tl.maximum(acc + tl.load(bias + n, n < 4 * C, 0.0)[None, :], 0.0)
     tl.store(out + offsets, _half(value, out.dtype.element_ty), inside[:, None] & (n < 4 * C)[None, :])
-    if TAPS:  # noqa: SIM102 (known when compiling, the next is not)
-        # No tile has columns of both kinds.
+    if TAPS:  # noqa: SIM102 (known at compile time, the next is not)
+        # A tile never has columns of both kinds.
         if tl.program_id(1) * COLUMNS >= 4 * C:
             _store_taps(taps, acc, n - 4 * C, start + m, plane, 9 * Z)
 
@@ -204,7 +204,7 @@ def tap_products(
     PIXELS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """What each tap of the 3×3 to z makes of a pixel of source (…, A)."""
+    """The products of each pixel of source (…, A) with the taps of the 3×3 to z."""
     start = tl.program_id(0) * PIXELS
     m = tl.arange(0, PIXELS)
     inside = start + m < pixels

@@ -1,4 +1,4 @@
-"""The last kernel of `dtm_gpu`, in Triton's language: from what the taps of a 3×3 made of each pixel to z."""
+"""Last Triton kernel of `dtm_gpu`: sums the products of pixels and taps of a 3×3 to z."""
 
 import triton
 import triton.language as tl

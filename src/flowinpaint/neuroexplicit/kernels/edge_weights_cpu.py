@@ -1,4 +1,4 @@
-"""From a map of the network to edge weights, for inference on the CPU, compiled by numba."""
+"""Edge weights from a map of the network, for inference on the CPU, compiled by numba."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _diffusivity(g, z, per_square):
 
 @inner
 def _tensor(a, b, c, mu1, mu2, vx, vy, fade):
-    """D = (a b; b c) in a row of cells; fade: the floor beside ‖v‖²."""
+    """D = (a b; b c) in a row of cells; fade: the floor added to ‖v‖²."""
     half = float32(0.5)
     for x in range(uintp(a.shape[0])):
         inverse = float32(1) / (vx[x] * vx[x] + vy[x] * vy[x] + fade)
@@ -48,7 +48,7 @@ def _tensor(a, b, c, mu1, mu2, vx, vy, fade):
 
 @inner
 def _cell_weights(a, b, c, alpha, tau, last):
-    """Make a, b, c and α into the halves (a-δ), (b+δ), (c-δ), (δ-b) times τ/2; nothing in the column past the cells."""
+    """Overwrite a, b, c and α with (a-δ), (b+δ), (c-δ), (δ-b) times τ/2; zero in the column after the last cell."""
     half = float32(0.5) * tau
     for x in range(uintp(a.shape[0])):
         delta = alpha[x] * (a[x] + c[x]) + (float32(1) - float32(2) * alpha[x]) * abs(b[x])
@@ -68,7 +68,7 @@ def _edge_weights(alpha, z, tau, per_square, fade, out, start, stop):
     a, b, c, d = np.empty(W, np.float32), np.empty(W, np.float32), np.empty(W, np.float32), np.empty(W, np.float32)
     above = np.zeros(W, np.float32)
     for k in range(B):
-        for y in range(max(start - 1, 0), stop):  # the row before the first, for what it gives to the first
+        for y in range(max(start - 1, 0), stop):  # from the row before, whose cells add to the first
             if y < H - 1:
                 _diffusivity(mu1, z[k, first, y], per_square)
                 _diffusivity(mu2, z[k, first + 1, y], per_square)

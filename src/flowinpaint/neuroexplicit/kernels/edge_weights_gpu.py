@@ -1,7 +1,7 @@
-"""From the network's maps to the edge weights of every level, for CUDA, in Triton: one launch for all levels.
+"""Edge weights of every level from the network's maps, for CUDA, in Triton: one launch for all levels.
 
-The functions of `edge_weights.process_of` and `stencil.edge_weights` for a model that predicts α, the eigenvalues and
-the eigenvectors, with the stable β; and their gradient.
+Implements `edge_weights.process_of` and `stencil.edge_weights` for a model that predicts α, the eigenvalues and the
+eigenvectors, with the stable β; and their gradient.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from flowinpaint.neuroexplicit.edge_weights import LAMBDA_FLOOR, QUARTER
 from flowinpaint.neuroexplicit.kernels import edge_weights_triton
 
 _ROWS, _PAIRS = 4, 32
-"""Rows of a tile, and how many pairs of pixels are in each, one to a lane."""
+"""Rows of a tile, and pairs of pixels per row, one pair per lane."""
 _BLOCK = 128
-"""Cells that a program of the way back takes."""
+"""Cells per program of the backward kernel."""
 _MAPS = 4
 _PREDICTED = 5
 _ALIGNMENT = int(edge_weights_triton.ALIGNMENT)
@@ -41,9 +41,9 @@ def edge_weights(
     """τ times the edge weights (B, 4, h, w) of each level, from coarse to fine, computed in float32.
 
     maps: coarse to fine, (B, hp, wp, n) of one floating type, the first five of the n channels being α, μ₁, μ₂ and v;
-    each half the size of the next, and the last at least `size`, that of the finest level. There are four with n = 8,
-    and levels coarser than the first average it; or one with any n for one level. lam: (len(maps),) float32, λ of each
-    map. direction_floor: what stands beside ‖v‖². tau: (levels, B) float32, from coarse to fine; by default 1/4.
+    each has half the size of the next, and the last at least `size`, that of the finest level. Either four with n = 8,
+    where levels coarser than the first average it, or one with any n for one level. lam: (len(maps),) float32, λ of
+    each map. direction_floor: added to ‖v‖². tau: (levels, B) float32, from coarse to fine; by default 1/4.
     """
     _check(maps, lam, size, levels, tau)
     maps = [_with_whole_pixels(z) for z in maps]
@@ -86,7 +86,7 @@ def edge_weights(
 
 
 def gradients(z: Tensor, lam: Tensor, gradient: Tensor, direction_floor: float) -> tuple[Tensor, Tensor]:
-    """What the gradient (B, 4, h, w) of one level's weights makes of z (B, h, w, n) and of lam: (B, h, w, 5) and ()."""
+    """Gradients for z (B, h, w, n) and lam from that of one level's weights (B, 4, h, w): (B, h, w, 5) and ()."""
     z, gradient = _with_whole_pixels(z), gradient.contiguous()
     B, h, w, _ = z.shape
     blocks = ceil_div(h * w, _BLOCK)
@@ -115,7 +115,7 @@ def gradients(z: Tensor, lam: Tensor, gradient: Tensor, direction_floor: float) 
 def quarter_edge_weights(z: Tensor, lam: Tensor, direction_floor: float) -> Tensor:
     """1/4 of the edge weights (B, 4, h, w) float32 of z (B, 5, h, w), best in channels-last, and its λ, a scalar.
 
-    z is of any floating type, float64 excepted: what is computed is computed in float32.
+    z may have any floating type except float64; all computations are in float32.
     """
     weights: Tensor = _EdgeWeights.apply(z, lam, direction_floor)
     return weights
@@ -139,7 +139,7 @@ class _EdgeWeights(torch.autograd.Function):
 
 
 def _with_whole_pixels(z: Tensor) -> Tensor:
-    """The map z (B, h, w, n) with its pixels at equal distances, each beginning with the first channel in memory."""
+    """The map z (B, h, w, n) with equally spaced pixels in memory, the channels of each contiguous."""
     _, h, w, n = z.shape
     pitch = z.stride(2)
     even = z.stride() == (h * w * pitch, w * pitch, pitch, 1) and pitch >= n

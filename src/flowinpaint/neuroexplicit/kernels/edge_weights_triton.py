@@ -1,21 +1,21 @@
-"""The kernels behind `edge_weights_gpu`, in Triton's language."""
+"""Triton kernels of `edge_weights_gpu`."""
 
 import triton
 import triton.language as tl
 
 ALIGNMENT = tl.constexpr(16)
-"""Levels start at multiples of this many values, so that their addresses are equally aligned whatever the size."""
+"""Levels start at multiples of this many values, so that their addresses are equally aligned for every size."""
 
 
 @triton.jit
 def _length(finest, shift):
-    """A side of the level that is `shift` levels above the finest."""
+    """Side length of the level that is `shift` levels above the finest."""
     return ((finest - 1) >> shift) + 1
 
 
 @triton.jit
 def _load(z, p, inside, PITCH: tl.constexpr):
-    """What the network says of the pixels p, in float32: α, μ₁, μ₂ and v before their functions."""
+    """The network's output at pixels p, in float32: α, μ₁, μ₂ and v before their activation functions."""
     if PITCH == 8:
         return _channels(_load_all(z, p, inside))
     z += p * PITCH
@@ -49,12 +49,12 @@ def _channels(z):
 
 @triton.jit
 def _cell(z0, z1, z2, z3, z4, lam2, fade, inside):
-    """What a cell adds to its horizontal, vertical and two diagonal edges; nothing where there is no cell.
+    """The contribution of a cell to its horizontal, vertical and two diagonal edges; zero where there is no cell.
 
-    fade: the floor beside ‖v‖².
+    fade: the floor added to ‖v‖².
     """
     sigma = tl.sigmoid(z0)
-    # Both eigenvalues λ² / (λ² + z²) by one division, halved, since only (μ₁ ± μ₂)/2 are needed.
+    # Both eigenvalues λ² / (λ² + z²) with one division, halved, since only (μ₁ ± μ₂)/2 are needed.
     d1, d2 = lam2 + z1 * z1, lam2 + z2 * z2
     common = 0.5 * lam2 / (d1 * d2)
     xx, yy = z3 * z3, z4 * z4
@@ -83,13 +83,13 @@ def _store(out, plane, inside, scale, east, south, south_east, south_west):
 
 @triton.jit
 def _walk(z, out, y, x, h, w, row, lam2, fade, scale, PITCH: tl.constexpr, ROWS: tl.constexpr, PAIRS: tl.constexpr):
-    """The edges of ROWS rows of pixels from (y, x), two columns to a lane.
+    """The edges of ROWS rows of pixels from (y, x), two columns per lane.
 
-    A pixel's edges need its own cell, the one above and the one to the left; walking down, and with two columns at
-    once, a pixel costs about one and three quarter cells instead of three.
+    A pixel's edges need its own cell, the one above and the one to the left; walking down, two columns at a time, a
+    pixel costs about one and three quarter cells instead of three.
     """
     even, plane = x + 2 * tl.arange(0, PAIRS), h.to(tl.int64) * w
-    y += tl.zeros_like(even)  # the interpreter takes no scalar in a mask
+    y += tl.zeros_like(even)  # the interpreter accepts no scalar in a mask
     even_above, _, _, _ = _cell_at(z, y - 1, even, h, w, row, lam2, fade, PITCH)
     odd_above, _, _, _ = _cell_at(z, y - 1, even + 1, h, w, row, lam2, fade, PITCH)
     for step in tl.static_range(ROWS):
@@ -105,9 +105,9 @@ def _walk(z, out, y, x, h, w, row, lam2, fade, scale, PITCH: tl.constexpr, ROWS:
 
 @triton.jit
 def _average(z, out, y, x, depth, h, w, row, lam2, fade, scale, LANES: tl.constexpr):
-    """The edges of a row of pixels of the level `depth` above a map, from the averages of its blocks of 2^depth.
+    """The edges of a row of pixels of the level `depth` above a map, from the averages of its blocks of side 2^depth.
 
-    Blocks at the border that lack pixels belong to no cell. Twelve loads are in flight together.
+    Incomplete blocks at the border belong to no cell. Twelve loads are in flight at a time.
     """
     x += tl.arange(0, LANES)
     y += tl.zeros_like(x)
@@ -134,7 +134,7 @@ def _average(z, out, y, x, depth, h, w, row, lam2, fade, scale, LANES: tl.conste
 
 @triton.jit
 def _tiles(h, w, depth, ROWS: tl.constexpr, PAIRS: tl.constexpr):
-    """How many tiles lie beside and above one another: pixels that are averages come one to a lane, in single rows."""
+    """Number of tiles in each direction; for averaged levels a tile is a single row with one pixel per lane."""
     beside, above = tl.cdiv(w, PAIRS), h
     if depth == 0:
         beside, above = tl.cdiv(w, 2 * PAIRS), tl.cdiv(h, ROWS)
@@ -165,7 +165,7 @@ def all_levels(
     ROWS: tl.constexpr,
     PAIRS: tl.constexpr,
 ):
-    """Programs take the levels from coarse to fine: pixels of the coarsest take longest, having most to average."""
+    """All levels, coarse to fine: pixels of the coarsest level average most and take longest, so they start first."""
     shift, number, image = levels - 1, tl.program_id(0), tl.program_id(1).to(tl.int64)
     h, w = _length(H, shift), _length(W, shift)
     beside, above = _tiles(h, w, tl.maximum(shift - MAPS + 1, 0), ROWS, PAIRS)
@@ -202,7 +202,7 @@ def all_levels(
 def backward(
     z, lam, gradient, grad_z, grad_lam, h, w, floor, fade, time_step, PITCH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The dz of a block of cells, and its share of dλ; gradient (B, 4, h, w), grad_z (B, h, w, 5)."""
+    """The dz of a block of cells, and its part of dλ; gradient (B, 4, h, w), grad_z (B, h, w, 5)."""
     image, plane = tl.program_id(1).to(tl.int64), h.to(tl.int64) * w
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     y, x = p // w, p % w

@@ -105,7 +105,7 @@ def _taps_sum(sigma):
 
 @triton.jit(do_not_specialize=["B", "H", "W"])
 def blur_rows(pictures, numbers, out, B, H, W, LAST: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Blur along rows, either for defocus or, at last, the whole picture from the second half of the buffer."""
+    """Blur along rows: for defocus or, if LAST, the whole picture from the second half of the buffer."""
     y, x, inside = tile(H, W, ROWS, COLUMNS)
     b, plane = tl.program_id(2).to(tl.int64), H * W
     numbers += b * NUMBERS

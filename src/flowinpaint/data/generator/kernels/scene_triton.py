@@ -213,14 +213,14 @@ def scene(
 ):
     y, x, inside = tile(H, W, ROWS, COLUMNS)
     b = tl.program_id(2)
-    # Places outside of the image stand in for its border: all that is read for them lies inside of the tables.
+    # Clamp positions outside the image to its border, so that every read is inside the tables.
     row, column = tl.minimum(y, H - 1), tl.minimum(x, W - 1)
     px, py = (column + row * 0).to(tl.float32), (row + column * 0).to(tl.float32)
     numbers += b * NUMBERS
     paint, pictures = paint + b * (K + 1) * PAINT, pictures + b * (K + 1) * PICTURE
     rows += b.to(tl.int64) * total_rows * W
 
-    # The smooth fields stand one after the other as in `SMOOTH_FIELDS`.
+    # The smooth fields are stored in the order of `SMOOTH_FIELDS`.
     size = knots_along(H, 32) * W
     amount = tl.load(numbers + WOBBLE)
     wx = px + amount * _smooth(rows, row, column, W, 32)
@@ -243,7 +243,7 @@ def scene(
     west, east, north, south = tl.min(wx), tl.max(wx), tl.min(wy), tl.max(wy)
     for k in range(K):
         o = objects + (b * K + k) * (OUTLINE + 2 * N)
-        kind = tl.load(o).to(tl.int32)  # -1 where there is none
+        kind = tl.load(o).to(tl.int32)  # -1 if the object is absent
         x0, y0, cos, sin = tl.load(o + 1), tl.load(o + 2), tl.load(o + 3), tl.load(o + 4)
         across, along, scale = tl.load(o + 5), tl.load(o + 6), tl.load(o + 7)
         picture = pictures + (k + 1) * PICTURE
