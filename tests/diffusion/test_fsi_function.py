@@ -208,7 +208,7 @@ def test_backward_may_run_twice_and_takes_a_gradient_without_storage() -> None:
 
 
 def saved(steps: int, segment: int | None, needs_weights: bool = True) -> int:
-    """Values that a cycle keeps for the way back, in iterates."""
+    """Number of iterates that a cycle saves for the backward pass."""
     u, f, c, weights, _ = problem((8, 8))
     (weights if needs_weights else u).requires_grad_()
     sizes: dict[int, int] = {}
@@ -218,7 +218,7 @@ def saved(steps: int, segment: int | None, needs_weights: bool = True) -> int:
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        fsi_function.inpainting_cycle(u, f, c, weights, steps, segment)
+        fsi_function.inpainting_cycle(u, data_term(f, c), weights, steps, segment)
     inputs = {x.data_ptr() for x in (u, f, weights)}
     return sum(n for at, n in sizes.items() if at not in inputs and n > c.numel()) // u.numel()
 
@@ -250,7 +250,7 @@ def test_second_derivatives_are_refused() -> None:
         ({"weights": torch.zeros(2, 4, 3, 4, dtype=torch.float64)}, "weights"),
         ({"steps": 0}, "steps"),
         ({"segment": 0}, "segment"),
-        ({"data_weight": torch.ones(2, 1, 4, 3)}, "weight"),
+        ({"data_weight": torch.ones(2, 1, 4, 3)}, "data_weight"),
     ],
 )
 def test_wrong_arguments_are_named(change: dict[str, Any], argument: str) -> None:

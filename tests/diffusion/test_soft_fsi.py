@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flowinpaint.diffusion.data_term import DataTerm, data_term
-from flowinpaint.diffusion.fsi import fsi_cycle, fsi_cycle_of, step_to_steady, stiffness_of
+from flowinpaint.diffusion.fsi import fsi_cycle, fsi_cycle_of, step_to_steady
 from flowinpaint.diffusion.kernels import fsi_reference
 from flowinpaint.diffusion.stencil import (
     cell_delta,
@@ -163,11 +163,12 @@ def test_the_compiled_cycle_is_the_reference(
         torch.set_num_threads(before)
 
 
-def test_the_stiffness_of_exact_vectors_is_infinite() -> None:
+def test_a_scaled_data_term_keeps_exact_vectors() -> None:
     data = data_term(
         torch.zeros(1, 1, 1, 3), torch.ones(1, 1, 1, 3), torch.tensor([torch.inf, 2.0, 0]).view(1, 1, 1, 3)
     )
-    stiffness = stiffness_of(data, 0.25)
-    assert stiffness is not None
-    assert stiffness.flatten().tolist() == [torch.inf, 0.5, 0]
-    assert stiffness_of(DataTerm(data.f, data.known), 0.25) is None
+    weight = data.scaled(0.25).weight
+    assert weight is not None
+    assert weight.flatten().tolist() == [torch.inf, 0.5, 0]
+    exact = DataTerm(data.f, data.known)
+    assert exact.scaled(0.25) is exact

@@ -48,19 +48,28 @@ class DataTerm(NamedTuple):
         k = torch.where(self.exact, 0, self.weight)
         return torch.where(self.exact, 1, tau * k / (1 + tau * k))
 
+    def scaled(self, tau: Tensor | float) -> DataTerm:
+        """The data term of a time step τ, which has the weight τk."""
+        if self.weight is None:
+            return self
+        return self._replace(weight=torch.where(self.exact, torch.inf, tau * torch.where(self.exact, 0, self.weight)))
 
-def data_term(f: Tensor, mask: Tensor, weight: Tensor | None = None) -> DataTerm:
-    """Given vectors f (B, C, H, W) where mask (B, 1, H, W) > 0, with weights k >= 0 (B, 1, H, W) or all exact."""
+
+def data_term(f: Tensor, mask: Tensor, weight: Tensor | None = None, name: str = "weight") -> DataTerm:
+    """Given vectors f (B, C, H, W) where mask (B, 1, H, W) > 0, with weights k >= 0 (B, 1, H, W) or all exact.
+
+    name: the argument that errors about the weights name.
+    """
     known = mask > 0
     if weight is None:
         return DataTerm(f, known)
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         got = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
-        raise InputError(f"weight must be a floating-point tensor of shape {tuple(known.shape)}, got {got}")
+        raise InputError(f"{name} must be a floating-point tensor of shape {tuple(known.shape)}, got {got}")
     if weight.shape != known.shape:
-        raise InputError(f"weight must have shape {tuple(known.shape)}, got {tuple(weight.shape)}")
+        raise InputError(f"{name} must have shape {tuple(known.shape)}, got {tuple(weight.shape)}")
     if not bool((weight >= 0).all()):
-        raise InputError("weight must be at least 0, got negative values or NaN")
+        raise InputError(f"{name} must be at least 0, got negative values or NaN")
     weight = torch.where(known, weight.to(f.dtype), 0)
     known, exact = weight > 0, weight >= EXACT
     if not weight.requires_grad and torch.equal(known, exact):
@@ -79,6 +88,14 @@ def bind(u: Tensor, data: DataTerm, tau: Tensor | float = 0.25) -> Tensor:
     if data.weight is None:
         return torch.where(data.known, data.f, u)
     return data.f + freedom(data.weight, tau) * (u - data.f)
+
+
+def residual(Au: Tensor, u: Tensor, data: DataTerm, tau: Tensor | float) -> Tensor:
+    """(A u + k (f - u)) / (1 + τk): A u where unknown, 0 where exact."""
+    if data.weight is None:
+        return ~data.known * Au
+    free = freedom(data.weight, tau)
+    return free * Au + torch.where(data.exact, 0, (1 - free) / tau) * (data.f - u)
 
 
 def pool(data: DataTerm) -> DataTerm:

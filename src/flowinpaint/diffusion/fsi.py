@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from flowinpaint.diffusion.data_term import DataTerm, bind, data_term, freedom
+from flowinpaint.diffusion.data_term import DataTerm, bind, data_term, residual
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels.fsi_reference import extrapolation_weight
 from flowinpaint.diffusion.stencil import divergence
@@ -43,18 +43,8 @@ def fsi_cycle(
     Differentiable, once, with respect to u, f, weights, tau and data_weight. The gradient of the weights needs one
     stored iterate per step; a segment length S reduces this to about 2 steps/S + S, but computes each step twice.
     """
-    if data_weight is None:
-        return inpainting_cycle(u, f, c, tau * weights, steps, segment)
-    data = data_term(f, c, data_weight)
-    return inpainting_cycle(u, data.f, data.known, tau * weights, steps, segment, stiffness_of(data, tau))
-
-
-def stiffness_of(data: DataTerm, tau: Tensor | float) -> Tensor | None:
-    """τk of a soft data term, (B, 1, H, W), inf where exact; None if every given vector is exact."""
-    if data.weight is None:
-        return None
-    exact = data.exact
-    return torch.where(exact, torch.inf, tau * torch.where(exact, 0, data.weight))
+    data = data_term(f, c, data_weight, "data_weight").scaled(tau)
+    return inpainting_cycle(u, data, tau * weights, steps, segment)
 
 
 def fsi_cycle_of(operators: Sequence[Operator], u: Tensor, data: DataTerm, tau: Tensor | float) -> Tensor:
@@ -82,38 +72,31 @@ def step_to_steady(
 ) -> Solution:
     """FSI cycles on one image until ‖r(u)‖ ≤ tolerance · ‖(1-c) A c f‖, the residual of an empty start.
 
-    r = (A u + k (f - u)) / (1 + τk), which is A u at unknown pixels. Slow modes need long cycles and fast ones short
-    cycles, so the length is doubled after a cycle that gained little. After each cycle `report` is called with the
-    iterations so far and the relative residual.
+    r is `data_term.residual`, A u at unknown pixels. Slow modes need long cycles and fast ones short cycles, so the
+    length is doubled after a cycle that gained little. After each cycle `report` is called with the iterations so far
+    and the relative residual.
     """
     given = torch.where(data.known, data.f, 0)
-    free = (~data.known).to(u.dtype) if data.weight is None else freedom(data.weight, tau)
+    data = data._replace(f=given)
 
-    def residual(u: Tensor) -> float:
-        r = free * divergence(weights, u)
-        if data.weight is not None:
-            r += torch.where(data.exact, 0, (1 - free) / tau) * (data.f - u)
-        return _norm(r)
+    def norm_of_residual(u: Tensor) -> float:
+        r = residual(divergence(weights, u), u, data, tau)
+        return float(torch.linalg.vector_norm(r.double()))
 
     u = bind(u, data)
-    scale = _norm(free * divergence(weights, given))
+    scale = norm_of_residual(given)
     if scale == 0:  # no flux leaves the known pixels, so zero is the steady state of the others
         return Solution(given, 0, 0.0, "converged")
-    found = residual(u)
+    found = norm_of_residual(u)
     iterations, length = 0, 16
     while found > tolerance * scale and iterations < max_iterations:
         length = min(length, max_iterations - iterations)
-        stiffness = stiffness_of(data, tau)
-        u = inpainting_cycle(u, given, data.known, tau * weights, length, stiffness=stiffness)
+        u = inpainting_cycle(u, data.scaled(tau), tau * weights, length)
         iterations += length
-        before, found = found, residual(u)
+        before, found = found, norm_of_residual(u)
         if report:
             report(iterations, found / scale)
         if found > 0.3 * before:
             length *= 2
     status: Status = "converged" if found <= tolerance * scale else "max_iterations"
     return Solution(u, iterations, found / scale, status)
-
-
-def _norm(x: Tensor) -> float:
-    return float(torch.linalg.vector_norm(x.double()))

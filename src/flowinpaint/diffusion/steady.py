@@ -71,7 +71,7 @@ def solve_steady(
         raise InputError("weights must be finite, got infinite values or NaN")
     check_limits(tolerance, max_iterations)
     max_iterations = int(max_iterations)
-    data = data_term(f, c, data_weight)
+    data = data_term(f, c, data_weight, "data_weight")
     exact, w = data.exact, weights.double()
     given, binding = torch.where(data.known, data.f, 0).double(), data.binding().double()
     count = binding.sum((2, 3), keepdim=True)
@@ -126,7 +126,7 @@ class _SteadyState(torch.autograd.Function):
         (g,) = gradients
         u, f, c, weights, data_weight = ctx.saved_tensors  # type: ignore[attr-defined]
         tolerance, max_iterations = ctx.limits  # type: ignore[attr-defined]
-        data, w = data_term(f, c, data_weight), weights.double()
+        data, w = data_term(f, c, data_weight, "data_weight"), weights.double()
         exact, known = data.exact, data.known
         # An image in which nothing is known is zero for any weights.
         right = g.double().masked_fill(exact | ~known.any(-1, keepdim=True).any(-2, keepdim=True), 0)

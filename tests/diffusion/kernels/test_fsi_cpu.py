@@ -44,7 +44,7 @@ def problem(H: int, W: int, B: int = 2, C: int = 2, seed: int = 0) -> tuple[Tens
 @pytest.mark.parametrize("steps", [1, 2, 19])
 def test_agrees_with_the_reference(threads: int, size: tuple[int, int], steps: int) -> None:
     u, known, weights = problem(*size)
-    expected = inpainting_cycle(u, u, known, weights, steps)
+    expected = inpainting_cycle(u, DataTerm(u, known), weights, steps)
     ours = diffuse(u, known, weights, steps)
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-4)
 
@@ -54,7 +54,7 @@ def test_without_weights_every_edge_weighs_a_quarter(threads: int, size: tuple[i
     u, known, _ = problem(*size)
     weights = torch.zeros(len(u), 4, *size)
     weights[:, 0, :, :-1] = weights[:, 1, :-1] = 0.25
-    expected = inpainting_cycle(u, u, known, weights, 11)
+    expected = inpainting_cycle(u, DataTerm(u, known), weights, 11)
     ours = diffuse(u, known, None, 11)
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-4)
 
@@ -63,14 +63,14 @@ def test_without_weights_every_edge_weighs_a_quarter(threads: int, size: tuple[i
 @pytest.mark.parametrize("batch", [1, 3])
 def test_any_number_of_channels_and_images(channels: int, batch: int) -> None:
     u, known, weights = problem(21, 34, batch, channels)
-    expected = inpainting_cycle(u, u, known, weights, 9)
+    expected = inpainting_cycle(u, DataTerm(u, known), weights, 9)
     torch.testing.assert_close(diffuse(u, known, weights, 9), expected, rtol=1e-5, atol=1e-4)
 
 
 def test_given_vectors_enter_after_the_first_step(threads: int) -> None:
     u, known, weights = problem(30, 23)
     held = torch.where(known, torch.randn(u.shape, generator=generator(5)), torch.nan)
-    expected = inpainting_cycle(u, torch.where(known, held, 0), known, weights, 10)
+    expected = inpainting_cycle(u, DataTerm(torch.where(known, held, 0), known), weights, 10)
     ours = diffuse(u, known, weights, 10, held)
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-4)
     assert torch.equal(ours[known.expand_as(u)], held[known.expand_as(u)])
@@ -102,7 +102,7 @@ def test_nan_in_an_unknown_pixel_shows(threads: int) -> None:
 
 def test_inputs_need_not_be_contiguous() -> None:
     u, known, weights = problem(18, 26)
-    expected = inpainting_cycle(u, u, known, weights, 5)
+    expected = inpainting_cycle(u, DataTerm(u, known), weights, 5)
     turned = [x.transpose(2, 3).contiguous().transpose(2, 3) for x in (u, known, weights)]
     ours = diffuse(turned[0], turned[1], turned[2], 5)
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-4)

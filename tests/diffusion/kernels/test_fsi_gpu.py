@@ -89,11 +89,11 @@ def test_from_the_next_coarser_field(shape_and_steps: tuple[Shape, int], isotrop
 def test_the_last_two_iterates(shape_and_steps: tuple[Shape, int], from_f: bool) -> None:
     shape, steps = shape_and_steps
     u, known, weights = problem(*shape)
-    f = problem(*shape, seed=2)[0] if from_f else None
+    data = DataTerm(problem(*shape, seed=2)[0], known)
     previous = u if from_f else problem(*shape, seed=1)[0].where(~known, u)
     some = range(0 if from_f else 2, 2 + steps)
-    ours = fsi_gpu.advance(previous, u, f, known, weights, some)
-    expected = fsi_reference.advance(previous, u, f, known, weights, some)
+    ours = fsi_gpu.advance(previous, u, data, weights, some)
+    expected = fsi_reference.advance(previous, u, data, weights, some)
     torch.testing.assert_close(ours, expected, rtol=1e-11, atol=1e-10)
 
 

@@ -61,15 +61,15 @@ def diffuse(u: Tensor, data: DataTerm, weights: Tensor | None, tau: Tensor | flo
 def advance(
     previous: Tensor,
     u: Tensor,
-    f: Tensor | None,
-    known: Tensor,
+    data: DataTerm,
     weights: Tensor | None,
     steps: range,
     iterates: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Take steps forwards, as in `fsi_reference`."""
+    """Take steps forwards from exact vectors, as in `fsi_reference`."""
     if not steps:
         return previous, u
+    known, f = data.known, None if steps.start else data.f
     if iterates is None:
         plan = _Plan(u, known, weights, _inference_tile(u, weights), len(steps))
         return _take_all(plan, previous, u, steps, f, None, both=True)

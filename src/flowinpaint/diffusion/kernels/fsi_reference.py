@@ -1,8 +1,8 @@
 """FSI steps and their adjoint in plain PyTorch: runs on any device, reads like the maths.
 
 Fields are contiguous (B, C, H, W), known (B, 1, H, W) is bool, weights (B, 4, H, W) include the time step. Weights of
-None mean 1/4 on every edge to the right and downwards: I + A is then the mean of the four neighbours. stiffness
-(B, 1, H, W), if given, is τk of the soft data term, 0 where unknown and inf where exact; f is then 0 where unknown.
+None mean 1/4 on every edge to the right and downwards: I + A is then the mean of the four neighbours. The data term
+includes the time step too (`DataTerm.scaled`): its weight is τk.
 """
 
 from __future__ import annotations
@@ -21,25 +21,22 @@ def extrapolation_weight(step: int) -> float:
 
 def diffuse(u: Tensor, data: DataTerm, weights: Tensor | None, tau: Tensor | float, steps: int) -> Tensor:
     """One FSI cycle from u, without gradient; tau is the time step that the weights include."""
-    stiffness = None if data.weight is None else tau * data.weight
-    return advance(u, u, data.f, data.known, weights, range(steps), stiffness=stiffness)[1]
+    return advance(u, u, data.scaled(tau), weights, range(steps))[1]
 
 
 def advance(
     previous: Tensor,
     u: Tensor,
-    f: Tensor | None,
-    known: Tensor,
+    data: DataTerm,
     weights: Tensor | None,
     steps: range,
     iterates: Tensor | None = None,
-    stiffness: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """From u_{l-1} and u_l, l being the first of the steps, to the last two iterates.
 
-    A step: v = γ_l (u_l + A u_l) + (1 - γ_l) u_{l-1}, then the data term. Exact: the first step writes f where known
-    (if f is given), and later ones keep the values there. Soft: u_{l+1} = f + (v - f) / (1 + γ_l τk). New iterates are
-    also stored in iterates (n, B, C, H, W), or all but the last if that has n - 1 entries.
+    A step: v = γ_l (u_l + A u_l) + (1 - γ_l) u_{l-1}, then the data term. Exact: step 0 writes f where known, and later
+    ones keep the values there. Soft: u_{l+1} = f + (v - f) / (1 + γ_l τk). New iterates are also stored in iterates
+    (n, B, C, H, W), or all but the last if that has n - 1 entries.
     """
     if weights is None:
         weights = isotropic_weights(u)
@@ -48,11 +45,10 @@ def advance(
         gamma = extrapolation_weight(l)
         out = places[i] if i < len(places) else torch.empty_like(u)
         torch.lerp(previous, divergence(weights, u).add_(u), gamma, out=out)
-        if stiffness is None:
-            torch.where(known, u if f is None or i else f, out, out=out)
+        if data.weight is None:
+            torch.where(data.known, u if l else data.f, out, out=out)
         else:
-            assert f is not None
-            out.sub_(f).mul_(freedom(stiffness, gamma)).add_(f)
+            out.sub_(data.f).mul_(freedom(data.weight, gamma)).add_(data.f)
         previous, u = u, out
     return previous, u
 
@@ -107,14 +103,14 @@ class SoftAdjoint:
     dL/dv = S dL/du_l, dL/df = (1 - S) dL/du_l and dL/d(τk) = -γ S Σ_channels dL/du_l (u_l - f), summed over the steps.
     """
 
-    def __init__(self, f: Tensor, stiffness: Tensor) -> None:
-        self.f, self.stiffness = f, stiffness
-        self.grad_f, self.grad_stiffness = torch.zeros_like(f), torch.zeros_like(stiffness)
+    def __init__(self, f: Tensor, weight: Tensor) -> None:
+        self.f, self.weight = f, weight
+        self.grad_f, self.grad_weight = torch.zeros_like(f), torch.zeros_like(weight)
 
     def pass_through(self, g: Tensor, u_l: Tensor, l: int) -> Tensor:  # noqa: E741
         """From dL/du_l to s_l = dL/dv."""
         gamma = extrapolation_weight(l - 1)
-        s = freedom(self.stiffness, gamma) * g
+        s = freedom(self.weight, gamma) * g
         self.grad_f.add_(g).sub_(s)
-        self.grad_stiffness.sub_((s * (u_l - self.f)).sum(1, keepdim=True), alpha=gamma)
+        self.grad_weight.sub_((s * (u_l - self.f)).sum(1, keepdim=True), alpha=gamma)
         return s

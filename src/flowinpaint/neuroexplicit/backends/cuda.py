@@ -87,7 +87,7 @@ class CudaBackend:
         weights, tau = operator
         if weights is None or self.config.start == "pull":
             return fsi_gpu.diffuse(u, data, weights, tau, steps)
-        return inpainting_cycle(u, data.f, data.known, weights, steps)
+        return inpainting_cycle(u, data, weights, steps)
 
     def _pack(self, model: Neuroexplicit) -> PackedDtm | TrainableDtm:
         return PackedDtm(model.dtm, self._dtype)

@@ -53,7 +53,7 @@ class CudaTrainingBackend(CudaBackend):
         weights = operator.weights
         if weights is None:
             return super().diffuse(u, data, operator, steps)
-        return inpainting_cycle(u, data.f, data.known, weights, steps, self._model.segment)
+        return inpainting_cycle(u, data, weights, steps, self._model.segment)
 
     def _pack(self, model: Neuroexplicit) -> TrainableDtm:
         return TrainableDtm(model.dtm, self._dtype, self._gradients)

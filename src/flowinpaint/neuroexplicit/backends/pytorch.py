@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.data_term import DataTerm
-from flowinpaint.diffusion.fsi import fsi_cycle_of, stiffness_of
+from flowinpaint.diffusion.fsi import fsi_cycle_of
 from flowinpaint.diffusion.fsi_function import inpainting_cycle
 from flowinpaint.diffusion.kernels import FSI, kernels_for
 from flowinpaint.diffusion.stencil import isotropic_weights
@@ -71,5 +71,4 @@ class TorchBackend(Reference):
             if u.is_cuda and data.weight is None and not needs_gradient:
                 return kernels_for(FSI, u.device).diffuse(u, data, None, tau, steps)  # type: ignore[no-any-return]
             weights = isotropic_weights(u).expand(len(u), -1, -1, -1)
-        stiffness = stiffness_of(data, tau)
-        return inpainting_cycle(u, data.f, data.known, weights, steps, self._model.segment, stiffness)
+        return inpainting_cycle(u, data.scaled(tau), weights, steps, self._model.segment)
