@@ -71,9 +71,7 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     solution = fill(picture, given, c)
     filled = torch.where(c > 0, given, solution.u.float())
     if not torch.isfinite(filled).all():
-        raise InputError(
-            f"flow must be smaller, got values up to {given.abs().max():.1e}: the result does not fit float32"
-        )
+        raise InputError(f"flow: {method} returned NaN or infinity, from values up to {given.abs().max():.1e}")
     dense = filled.movedim(1, -1).contiguous().cpu().numpy()
     error = solution.expected_error
     confidence = None if error is None else confidence_of(error)

@@ -41,7 +41,7 @@ def test_the_best_parameters_are_written_with_the_grid_and_marked_on_screen(plac
         assert f"{float(best['epe']):.3f}*" in stdout
     assert stdout.count("*") == 2
     assert "frames has 4 samples, fewer than 128; all are used" in stderr
-    assert "alpha lies on the border of the grid" in stderr or "lam and alpha lies on" in stderr
+    assert "alpha is on the border of the grid" in stderr
     assert set(json.loads((place / "eed.json").read_text())) == {"method", "by_density"}
 
 

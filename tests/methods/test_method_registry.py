@@ -137,7 +137,9 @@ def test_warm_up_runs_before_the_first_fill(monkeypatch: pytest.MonkeyPatch, by_
     assert devices == [torch.device("cpu")]
 
 
-@pytest.mark.parametrize(("name", "closest"), [("edd", "eed"), ("neuroexplict", "neuroexplicit"), ("AMLE", None)])
+@pytest.mark.parametrize(
+    ("name", "closest"), [("edd", "eed"), ("neuroexplict", "neuroexplicit"), ("AMLE", "amle"), ("transformer", None)]
+)
 def test_an_unknown_name_is_an_error_with_the_closest_one(name: str, closest: str | None) -> None:
     with pytest.raises(fi.InputError, match=f"^methods must be one of .*eed.*, got '{name}'") as caught:
         get_method(name, "methods")

@@ -20,12 +20,12 @@ from flowinpaint.networks.registry import build_network, config_class, kinds, re
 from flowinpaint.training.objectives import Objective, objective_of
 from tiny_runs import CPU, tiny
 
-KINDS = ["neuroexplicit", "flownets", "pd", "wgain"]
+KINDS = kinds()
 
 LAZY = """
 import sys
 from flowinpaint.networks.registry import config_class, kinds
-assert kinds() == ["neuroexplicit", "flownets", "pd", "wgain"], kinds()
+assert kinds()[0] == "neuroexplicit" and {"flownets", "pd", "wgain"} < set(kinds()), kinds()
 modules = [f"flowinpaint.baselines.{kind}.module" for kind in ("flownets", "pd", "wgain")]
 assert not any(module in sys.modules for module in modules)
 config_class("pd")
@@ -52,7 +52,7 @@ def test_every_kind_names_its_configuration_module_and_objective(kind: str) -> N
 
 @pytest.mark.parametrize("kind", ["unet", "", None, [], {}, 3, "pd.module"])
 def test_an_unknown_kind_is_refused_with_the_known_ones(kind: Any) -> None:
-    with pytest.raises(InputError, match=r"^kind must be 'neuroexplicit' or 'flownets' or 'pd' or 'wgain', got "):
+    with pytest.raises(InputError, match=f"^kind must be {' or '.join(map(repr, KINDS))}, got "):
         registered(kind)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.networks.registry import kinds
 from flowinpaint.training.config import (
     DataConfig,
     ScheduleConfig,
@@ -84,8 +85,8 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ("[data.layered]\nbox = 'x'", "data.layered.box must be a number, got 'x'"),
         ("[masks]\nbernouli = 1", "masks.bernouli: there is no such key; did you mean masks.bernoulli"),
         ("[model]\nwidth = 0", "model.width must be an integer of at least 1, got 0"),
-        ("[model]\nkind = 'unet'", "model.kind must be 'neuroexplicit' or 'flownets' or 'pd' or 'wgain', got 'unet'"),
-        ("[model]\nkind = []", "model.kind must be 'neuroexplicit' or 'flownets' or 'pd' or 'wgain', got []"),
+        ("[model]\nkind = 'unet'", f"model.kind must be {' or '.join(map(repr, kinds()))}, got 'unet'"),
+        ("[model]\nkind = []", f"model.kind must be {' or '.join(map(repr, kinds()))}, got []"),
         ("[model]\nkind = ''", "model.kind must be 'neuroexplicit'"),
         ("[model]\nkind = 'wgain'\nsteps = [1, 1, 1, 1]", "model.steps: there is no such key"),
         ("model = 'wgain'", "model must be a table [model], got 'wgain'"),

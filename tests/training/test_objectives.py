@@ -89,6 +89,8 @@ def test_a_new_process_draws_the_same_noise(kind: str) -> None:
 def test_what_only_one_kind_has_is_refused_of_others() -> None:
     with pytest.raises(InputError, match=r"optimiser\.revive_every must be 0 with a model of kind 'wgain', got 10"):
         config_of("wgain", optimiser={"revive_every": 10})
+    with pytest.raises(InputError, match=r"optimiser\.loss must be 'epe' with a model of kind 'pd', got 'log'"):
+        config_of("pd", optimiser={"loss": "log"})
     with pytest.raises(InputError, match=r"model\.kind must be 'neuroexplicit' or 'flownets' or .*, got 'unet'"):
         tiny(model={"kind": "unet"})
     with pytest.raises(InputError, match=r"data\.size must have sides of at least 7 for a critic, got \[6, 6\]"):

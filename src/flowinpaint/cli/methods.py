@@ -31,5 +31,5 @@ def _weights(method: Method) -> str:
 
 def _written(default: float | str | None) -> str:
     if default is None:
-        return "chosen"
+        return "automatic"
     return default if isinstance(default, str) else f"{default:g}"

@@ -78,7 +78,7 @@ def eed(
         output.print(_grid_table(grid))
         if grid.border:
             names = " and ".join(grid.border)
-            say("Note:", "yellow", f"at {100 * grid.density:g} % the best {names} lies on the border of the grid.")
+            say("Note:", "yellow", f"at {100 * grid.density:g} % the best {names} is on the border of the grid.")
         if lost := int((grid.epe != grid.epe).sum()):
             say("Warning:", "yellow", f"{lost} points of the grid failed on a sample and do not count.")
     tell_written(out, out.with_suffix(".csv"))

@@ -75,7 +75,7 @@ def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
     found = find_method(name_or_path)
     if found is None:
         names = [*METHODS, *_plugins()]
-        close = get_close_matches(name_or_path, names, n=1)
+        close = get_close_matches(name_or_path.lower(), names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InputError(
             f"{argument} must be one of {', '.join(names)}, or the path of a {WEIGHTS_SUFFIX} file, "

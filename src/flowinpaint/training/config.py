@@ -206,11 +206,13 @@ class TrainingConfig:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        if self.optimiser.revive_every and not isinstance(self.model, NeuroexplicitConfig):
-            raise InputError(
-                f"optimiser.revive_every must be 0 with a model of kind {self.model.kind!r}, "
-                f"got {self.optimiser.revive_every}"
-            )
+        if not isinstance(self.model, NeuroexplicitConfig):
+            for name in ("revive_every", "loss"):
+                value, default = getattr(self.optimiser, name), getattr(OptimiserConfig, name)
+                if value != default:
+                    raise InputError(
+                        f"optimiser.{name} must be {default!r} with a model of kind {self.model.kind!r}, got {value!r}"
+                    )
 
 
 @contextmanager
