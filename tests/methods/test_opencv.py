@@ -102,10 +102,10 @@ def test_any_input_gives_a_finite_field_or_a_named_error(
 
 
 class StandIn:
-    """In OpenCV's place: notes each k it is given, fails above `most` and else returns `value` everywhere."""
+    """Replaces OpenCV: records each k, fails above `most`, else returns `value`, after `bad` results of NaN."""
 
-    def __init__(self, most: float, value: float) -> None:
-        self.most, self.value, self.k = most, value, list[int]()
+    def __init__(self, most: float, value: float, bad: int = 0) -> None:
+        self.most, self.value, self.bad, self.k = most, value, bad, list[int]()
 
     def setK(self, k: int) -> None:
         self.k.append(k)
@@ -113,7 +113,8 @@ class StandIn:
     def interpolate(self, guide: Any, *_: Any) -> Any:
         if self.k[-1] > self.most:
             raise cv2.error("k is too large")
-        return np.full((*guide.shape[:2], 2), self.value, np.float32)
+        self.bad -= 1
+        return np.full((*guide.shape[:2], 2), self.value if self.bad < 0 else math.nan, np.float32)
 
     def getMaxFlow(self) -> float:
         return 250.0
@@ -138,6 +139,13 @@ def test_k_is_lowered_to_what_opencv_takes(
     monkeypatch.setattr(opencv, "_contrib", lambda: stand_in)
     assert (fill(*scene(40, 50, known=300), k=k).u == 1).all()
     assert stand_in.k == given
+
+
+def test_ric_uses_a_smaller_k_after_a_result_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = StandIn(math.inf, value=1.0, bad=2)
+    monkeypatch.setattr(opencv, "_contrib", lambda: stand_in)
+    assert (opencv_ric(*scene(40, 50, known=300)).u == 1).all()
+    assert stand_in.k == [32, 16, 8]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ SMALLEST_SIDE = 8
 
 MATCHES_PER_NEIGHBOUR = 5
 """RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
-
 Points = npt.NDArray[np.float32]
 
 
@@ -84,8 +83,9 @@ def opencv_ric(
     dense, threads = None, cv2.getNumThreads()
     cv2.setNumThreads(1)  # with one thread and a fixed random seed, repeated calls rarely differ
     try:
-        # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach.
-        while dense is None and k > 0:
+        # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach. OpenCV's code
+        # also returns a non-finite field now and then, mostly again with the same k but hardly ever with half of it.
+        while k > 0 and (dense is None or not np.isfinite(dense).all()):
             cv2.setRNGSeed(0)
             interpolator = _contrib().createRICInterpolator()
             interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
