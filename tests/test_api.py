@@ -181,10 +181,11 @@ def test_wrong_input_is_a_value_error_that_names_the_argument(case: str) -> None
         ({"method": "eed", "lamda": 1.0}, "lamda"),
         ({"method": "eed", "lam": "small"}, "lam"),
         ({"method": "nearest", "lam": 1.0}, "lam"),
+        ({"method": "nearest", "progress": 3}, "progress"),
     ],
 )
 def test_wrong_options_are_named(keywords: dict[str, Any], argument: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{argument}\b.*(taken|must)"):
+    with pytest.raises(ValueError, match=rf"^{argument}\b.*must"):
         image, flow, mask = problem()
         fi.inpaint(image, flow, mask, **keywords)
 

@@ -51,6 +51,8 @@ def inpaint(
     guide = checks.check_picture(image, flow.shape)
     known = checks.check_mask(mask, flow)
     chosen = checks.check_device(device)
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function or None, got {type(progress).__name__}")
     found = get_method(method)
     found.check_parameters(parameters)
     found.check_channels(flow.shape[2])

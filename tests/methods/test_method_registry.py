@@ -128,6 +128,12 @@ def test_weights_of_vectors_are_for_methods_that_take_them() -> None:
     assert [call.keys() for call in seen] == [{"progress", "weight"}, {"progress", "scale"}]
 
 
+@pytest.mark.parametrize("target", ["os.path", "no.such:fill", "os.path:fill"])
+def test_an_implementation_that_cannot_be_loaded_is_named(target: str) -> None:
+    with pytest.raises(fi.InputError, match=f"^method 'lost' cannot be loaded from {target}: "):
+        _ = Method("lost", "", target).parameters
+
+
 @pytest.mark.parametrize("by_name", [False, True])
 def test_warm_up_runs_before_the_first_fill(monkeypatch: pytest.MonkeyPatch, by_name: bool) -> None:
     devices: list[torch.device] = []

@@ -34,7 +34,7 @@ def command(
     """
     check_folder_writable(out)
     if not 0 < density <= 1:
-        raise InputError(f"density must be above 0 and at most 1, got {density}")
+        raise InputError(f"--density must be above 0 and at most 1, got {density}")
     image, truth = sample_scene(seed=seed)
     mask = random_mask((truth.shape[0], truth.shape[1]), density, seed)
     given = np.where(mask[..., None], truth, np.nan).astype(np.float32)

@@ -180,6 +180,8 @@ class Method:
         if not isinstance(self.implementation, str):
             return self.implementation
         try:
+            if ":" not in self.implementation:
+                raise ValueError('it must be "module:name"')
             return resolve_name(self.implementation)
         except (ImportError, AttributeError, ValueError) as error:
             raise InputError(f"method {self.name!r} cannot be loaded from {self.implementation}: {error}") from error
