@@ -77,11 +77,12 @@ def test_capabilities_are_true(method: Method) -> None:
     if method.why_not():
         pytest.skip(method.why_not())
     assert method.gives_error == bool(getattr(method.config, "confidence", False))
-    image, flow, mask = random_field(16, 20, 2)
+    size = (40, 50)  # on smaller random fields OpenCV's RIC often fails, depending on the process
+    image, flow, mask = random_field(*size, 2)
     assert (fi.inpaint(image, flow, mask, method.name).expected_error is not None) == method.gives_error
     if method.channels is None:
-        image, flow, mask = random_field(16, 20, 3)
-        assert fi.inpaint(image, flow, mask, method.name).flow.shape == (16, 20, 3)
+        image, flow, mask = random_field(*size, 3)
+        assert fi.inpaint(image, flow, mask, method.name).flow.shape == (*size, 3)
     else:
         with pytest.raises(fi.InputError, match=f"flow must have {method.channels} channels for {method.name}, got 3"):
             fi.inpaint(image, np.repeat(flow[..., :1], 3, 2), mask, method.name)
