@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import flowinpaint as fi
+from image_pair import SHIFT, image_pair
 
 H, W = 20, 30
 
@@ -28,3 +29,15 @@ def make_root(root: Path) -> Path:
     make_sample(root / "B" / "one", "disp.pfm", seed=2)
     make_sample(root / "B" / "three", "disp.png", seed=3)
     return root
+
+
+def make_pair(folder: Path, seed: int = 0) -> Path:
+    """A frame with a second image, to which its texture moves, and no truth in its left fifth."""
+    folder.mkdir(parents=True)
+    first, second = image_pair(seed=seed)
+    fi.write_image(folder / "image.png", first)
+    fi.write_image(folder / "image2.png", second)
+    field = np.full((*first.shape, 2), SHIFT, np.float32)
+    field[:, : first.shape[1] // 5] = np.nan
+    fi.write_flow(folder / "flow.flo", field)
+    return folder

@@ -8,8 +8,10 @@ import pytest
 import flowinpaint as fi
 from flowinpaint.data.folder import Sample, find_samples, stable_seed
 from flowinpaint.errors import FileFormatError, InputError
-from frame_folder import H, W, make_root
+from flowinpaint.masks.cases import INPUTS, Case
+from frame_folder import H, W, make_pair, make_root
 from helpers import reference
+from image_pair import SHIFT
 
 
 @pytest.fixture
@@ -181,6 +183,121 @@ def test_a_truth_without_valid_pixels_is_named(root: Path) -> None:
     for case in (0.1, 0.2, "grid"):
         with pytest.raises(FileFormatError, match=r"flow\.flo: at least one pixel must be valid"):
             sample.load(case)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Sample:
+    make_pair(tmp_path / "pairs" / "P" / "one")
+    return find_samples(tmp_path / "pairs")[0]
+
+
+@pytest.mark.parametrize("case", ["sift", "lk", "dis"])
+def test_computed_vectors_are_given_also_where_the_truth_is_not_valid(pair: Sample, case: Case) -> None:
+    frame = pair.load(case, seed=3)
+    assert pair.mask_kind(case) == case
+    assert np.array_equal(frame.mask, np.isfinite(frame.given).all(2))
+    assert (frame.mask & ~frame.valid).any()
+    assert np.isnan(frame.truth[~frame.valid]).all()
+    assert np.mean(np.linalg.norm(frame.given[frame.mask] - SHIFT, axis=1) < 1) > 0.9
+    again = pair.load(case, seed=4)
+    assert np.array_equal(frame.given, again.given, equal_nan=True)
+    middle = pair.load(case, crop=40)
+    assert np.array_equal(middle.given, frame.given[28:68, 44:84], equal_nan=True)
+    assert frame.second is not None
+    assert middle.second is not None
+    assert np.array_equal(middle.second, frame.second[28:68, 44:84])
+
+
+@pytest.mark.parametrize(("case", "density"), [("noise", 0.05), ("outliers", 0.05), ("gross", 0.01)])
+def test_corrupted_vectors_have_the_mask_of_their_density(root: Path, case: Case, density: float) -> None:
+    for sample in find_samples(root):
+        frame, clean = sample.load(case, seed=3), sample.load(density, seed=3)
+        assert np.array_equal(frame.mask, clean.mask)
+        assert np.array_equal(frame.truth, clean.truth, equal_nan=True)
+        assert np.array_equal(np.isfinite(frame.given).all(2), frame.mask)
+        assert (frame.given != frame.truth)[frame.mask].any()
+        assert np.array_equal(clean.given, clean.truth, equal_nan=True)
+
+
+def test_corruption_depends_on_data_set_sample_input_and_seed_alone(root: Path) -> None:
+    one, two = find_samples(root, ["A"])
+    folder = one.image.parent
+    for sample in (one, two):
+        fi.write_mask(sample.image.with_name("mask_05.png"), fi.random_mask((H, W), 0.5, 1))
+    one, two = find_samples(root, ["A"])
+    first = one.load("noise", seed=3)
+    fi.write_mask(folder / "mask_05.png", first.mask)
+    noise = (first.given - first.truth)[first.mask]
+    for sample, case, seed in ((one, "noise", 4), (two, "noise", 3), (one, "outliers", 3)):
+        other = sample.load(case, seed)  # type: ignore[arg-type]
+        assert not np.allclose((other.given - other.truth)[other.mask], noise)
+    again = find_samples(root / "A")[0].load("noise", seed=3)
+    assert np.array_equal(again.given, first.given, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["given.flo", "given.png", "given.pfm", "given.npy"])
+def test_vectors_of_another_program_are_read(root: Path, name: str) -> None:
+    field = np.full((H, W, 2), np.nan, np.float32)
+    field[:, :4], field[3, 9] = (1.5, -2), (0.25, 8)  # partly where the truth is not valid
+    fi.write_flow(root / "A" / "one" / name, field)
+    sample = find_samples(root)[0]
+    frame = sample.load("given")
+    assert np.array_equal(frame.given, field, equal_nan=True)
+    assert np.array_equal(frame.mask, np.isfinite(field[..., 0]))
+    assert sample.load(0.2).vectors is None
+
+
+def test_given_vectors_that_do_not_fit_are_errors(root: Path) -> None:
+    folder = root / "A" / "one"
+    fi.write_flow(folder / "given.npy", np.ones((H, W, 1), np.float32))
+    with pytest.raises(FileFormatError, match=r"given\.npy: must have 2 channels, got 1"):
+        find_samples(root)[0].load("given")
+    fi.write_flow(folder / "given.npy", np.ones((H, W + 1, 2), np.float32))
+    with pytest.raises(FileFormatError, match=r"given\.npy: must be 30x20 pixels"):
+        find_samples(root)[0].load("given")
+    fi.write_flow(folder / "given.npy", np.full((H, W, 2), np.nan, np.float32))
+    with pytest.raises(FileFormatError, match=r"given must give at least one vector, got none"):
+        find_samples(root)[0].load("given")
+    fi.write_flow(folder / "given.flo", np.ones((H, W, 2), np.float32))
+    with pytest.raises(FileFormatError, match=r"at most one of given\.flo, .*, got given\.flo, given\.npy"):
+        find_samples(root)
+
+
+def test_an_input_is_possible_where_its_files_are(root: Path, pair: Sample) -> None:
+    flow, disparity = find_samples(root)[0], find_samples(root)[2]
+    fi.write_image(disparity.image.with_name("image2.png"), np.zeros((H, W), np.uint8))
+    fi.write_flow(disparity.image.with_name("given.npy"), np.ones((H, W, 1), np.float32))
+    disparity = find_samples(root)[2]
+    corrupted = ["noise", "outliers", "gross"]
+    assert flow.possible(list(INPUTS)) == corrupted
+    assert disparity.possible(list(INPUTS)) == [*corrupted, "given"]
+    assert pair.possible(list(INPUTS)) == ["sift", "orb", "lk", "dis", *corrupted]
+    for sample, case in ((flow, "sift"), (disparity, "sift"), (flow, "given")):
+        with pytest.raises(InputError, match=f"^{case} must have .*, got .*one"):
+            sample.load(case)  # type: ignore[arg-type]
+    sparse = np.full((H, W, 2), np.nan, np.float32)
+    sparse[0, :12] = 1  # 2 % of the pixels
+    fi.write_flow(flow.truth, sparse)
+    assert flow.possible(["noise", "gross", 0.02, 0.05]) == ["gross", 0.02]
+
+
+def test_the_fingerprint_covers_the_files_of_an_input(pair: Sample) -> None:
+    before = {case: pair.fingerprint(case) for case in ("sift", "noise", 0.1, "given")}
+    assert pair.second is not None
+    fi.write_image(pair.second, np.zeros((96, 128), np.uint8))
+    assert [case for case, hashed in before.items() if pair.fingerprint(case) != hashed] == ["sift"]  # type: ignore[arg-type]
+    fi.write_flow(pair.image.with_name("given.flo"), np.ones((96, 128, 2), np.float32))
+    fi.write_mask(pair.image.with_name("mask_05.png"), np.eye(96, 128, dtype=np.bool_))
+    before["sift"] = pair.fingerprint("sift")
+    (changed,) = find_samples(pair.image.parents[2])
+    assert [case for case, hashed in before.items() if changed.fingerprint(case) != hashed] == ["noise", "given"]  # type: ignore[arg-type]
+
+
+def test_a_second_image_has_the_size_of_the_first(pair: Sample) -> None:
+    assert pair.second is not None
+    fi.write_image(pair.second, np.zeros((96, 100), np.uint8))
+    with pytest.raises(FileFormatError, match=r"image2\.png: must be 128x96 pixels"):
+        pair.load(0.1)
 
 
 def test_the_real_frames_are_found() -> None:

@@ -6,14 +6,18 @@ from scipy import ndimage
 
 from flowinpaint.errors import InputError
 from flowinpaint.masks.cases import (
+    INPUTS,
     PATTERNS,
     Case,
     Pattern,
     case_label,
     case_order,
     case_text,
+    check_inputs,
     check_patterns,
     drawn_mask,
+    is_input,
+    mask_case,
     nominal_share,
 )
 
@@ -73,9 +77,9 @@ def test_a_grid_has_a_point_in_each_16_pixels_and_single_is_one() -> None:
 
 
 def test_cases_have_a_text_a_label_an_order_and_a_share() -> None:
-    cases: list[Case] = ["single", 0.1, "lidar", 0.005, 0.01]
-    assert sorted(cases, key=case_order) == [0.005, 0.01, 0.1, "lidar", "single"]
-    assert [case_text(case) for case in cases] == ["single", "10 %", "lidar", "0.5 %", "1 %"]
+    cases: list[Case] = ["single", 0.1, "noise", "lidar", 0.005, "sift", 0.01]
+    assert sorted(cases, key=case_order) == [0.005, 0.01, 0.1, "lidar", "single", "sift", "noise"]
+    assert [case_text(case) for case in cases] == ["single", "10 %", "noise", "lidar", "0.5 %", "sift", "1 %"]
     assert [case_label(d) for d in (0.01, 0.05, 0.1, 0.005, 1.0, 0.07, 0.0333)] == [
         "01", "05", "10", "0.5", "100", "07", "3.33"
     ]  # fmt: skip
@@ -88,3 +92,17 @@ def test_patterns_are_checked_and_put_in_order() -> None:
     assert check_patterns(["single", "lidar", "single"]) == ["lidar", "single"]
     with pytest.raises(InputError, match="--patterns must be among lidar, holes, grid, single, got 'rain'"):
         check_patterns(["lidar", "rain"], "--patterns")
+
+
+def test_inputs_are_checked_and_put_in_order() -> None:
+    assert check_inputs(["noise", "sift", "noise"]) == ["sift", "noise"]
+    with pytest.raises(InputError, match=r"--inputs must be among sift, orb, lk, dis, noise, .*, got 'rain'"):
+        check_inputs(["sift", "rain"], "--inputs")
+    assert not INPUTS.keys() & PATTERNS.keys()
+    assert [is_input(case) for case in ("sift", "noise", "given", "lidar", 0.05)] == [True, True, True, False, False]
+
+
+def test_corrupted_inputs_use_the_mask_of_a_density() -> None:
+    assert [mask_case(case) for case in ("noise", "outliers", "gross")] == [0.05, 0.05, 0.01]
+    assert [mask_case(case) for case in ("sift", "given", "lidar", 0.3)] == ["sift", "given", "lidar", 0.3]
+    assert nominal_share("gross") == 0.01
