@@ -19,7 +19,7 @@ from flowinpaint.methods.method import Method
 from flowinpaint.methods.nearest import nearest
 from flowinpaint.methods.registry import METHODS
 from flowinpaint.result import Solution
-from frame_folder import make_root
+from frame_folder import make_pair, make_root
 
 BASIC = ["--methods", "nearest", "--reference", "harmonic", "--densities", "10"]
 
@@ -79,6 +79,34 @@ def test_patterns_have_tables_of_their_own_and_densities_are_asked_for(place: Pa
     assert run(*BASIC[:4], "--patterns", "single,holes", "--params", "p.json", "-o", "tuned")[0] == 0
     used = {(row["method"], row["mask"]): row["parameters"] for row in rows(place / "tuned")}
     assert {case: text for case, text in used.items() if text} == {("harmonic", "holes"): "tolerance=0.01"}
+
+
+def test_inputs_have_tables_of_their_own_and_densities_are_asked_for(place: Path) -> None:
+    make_pair(place / "frames/P/one")
+    code, stdout, stderr = run(*BASIC[:4], "--inputs", "given,noise,lk")
+    assert code == 0
+    assert "noise, 5 % given, 0 % of them wrong, 3 data sets; R is" in " ".join(stdout.split())
+    assert " ".join(stdout.split()).count("of them wrong, P;") == 1
+    assert "1 % given, 3" not in stdout
+    assert "Note: lk: left out, because they lack image2.png or a truth of two channels: A/one, A/two, B" in stderr
+    assert "Note: given: left out, because they lack given.flo, .png, .pfm or .npy: A/one, A/two, B/one, " in stderr
+    assert "Done: P, nearest (11 of 12 runs)." in stderr
+    settings = json.loads((place / "evaluation/results.json").read_text())["settings"]
+    assert (settings["densities"], settings["patterns"], settings["inputs"]) == ([], [], ["lk", "noise", "given"])
+    assert run(*BASIC, "--inputs", "noise", "-o", "both")[0] == 0
+    assert {(row["mask"], row["density"]) for row in rows(place / "both")} >= {("noise", ""), ("fixed", "0.1")}
+
+
+def test_parameters_are_of_a_method_or_of_its_variant(place: Path) -> None:
+    make_pair(place / "frames/A/pair")
+    names = ["--methods", "harmonic+second", "--reference", "harmonic", "--densities", "10", "--datasets", "A"]
+    (place / "p.json").write_text('{"method": "harmonic", "max_iterations": 7}')
+    common = ["--set", "harmonic.tolerance=1e-3", "--params", "p.json"]
+    _, _, stderr = run(*names, *common, "--set", "harmonic+second.tolerance=1e-2")
+    assert "Note: harmonic+second: left out, because they lack image2.png: A/one, A/two." in stderr
+    used = {row["method"]: row["parameters"] for row in rows(place / "evaluation")}
+    tolerances = {"harmonic": "0.001", "harmonic+second": "0.01"}
+    assert used == {name: f"max_iterations=7 tolerance={value}" for name, value in tolerances.items()}
 
 
 def test_samples_that_are_left_out_are_told(place: Path) -> None:
@@ -165,6 +193,13 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--densities", "1;5"], "such as 1,5,10, got '1;5'"),
         (["--densities", "120"], "such as 1,5,10, got '120'"),
         (["--patterns", "holes,rain"], "'rain'"),
+        (
+            ["--inputs", "sift,rain"],
+            "among sift, orb, lk, dis, noise, outliers, gross, given, got 'rain'",
+        ),
+        (["--methods", "nearest+robust"], "methods must have +robust only after neuroexplicit, "),
+        (["--reference", "nearest+robust"], "--reference must have +robust only after neuroexplicit, "),
+        (["--set", "harmonic+robust.lam=3"], "one of the methods nearest, harmonic, got 'harmonic+robust.lam=3'"),
         (["--datasets", "C"], "'C'"),
         (["--root", "nowhere"], "root: nowhere does not exist"),
         (["--set", "lam=3"], "--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4, got 'lam=3'"),

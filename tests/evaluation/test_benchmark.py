@@ -15,8 +15,9 @@ from flowinpaint.evaluation.runner import Step
 from flowinpaint.methods import registry
 from flowinpaint.methods.method import Method
 from flowinpaint.methods.nearest import nearest
-from flowinpaint.result import Solution
-from frame_folder import make_root
+from flowinpaint.result import Result, Solution
+from frame_folder import make_pair, make_root
+from image_pair import SHIFT
 
 METHODS = ["nearest", "harmonic"]
 Calls = list[tuple[str, float]]
@@ -261,6 +262,14 @@ def test_weights_in_a_file_count_by_their_content(root: Path, tmp_path: Path) ->
         ({"densities": [0.9, 1.0]}, "densities: no frame has enough valid pixels for 90 %"),
         ({"densities": [5], "patterns": ["grid"]}, "densities must be shares above 0 and at most 1, got 5"),
         ({"patterns": ["rain"]}, "patterns.*'rain'"),
+        ({"inputs": ["rain"]}, "inputs must be among sift, .*'rain'"),
+        (
+            {"densities": [], "inputs": ["sift", "lk"]},
+            "inputs: no frame has vectors for sift, lk: they lack image2.png",
+        ),
+        ({"methods": ["nearest+second"]}, r"methods: no frame has the image2.png that \+second needs"),
+        ({"methods": ["nearest+robust"]}, r"methods must have \+robust only after neuroex.*, got 'nearest\+robust'"),
+        ({"methods": ["eed+magic"]}, r"methods must be one of .*'eed\+magic'"),
         ({"datasets": ["C"]}, "datasets.*'C'"),
         ({"jobs": 0}, "jobs must be at least 1, got 0"),
         ({"device": "abacus"}, "device.*'abacus'"),
@@ -289,3 +298,125 @@ def test_the_folder_to_write_to_must_be_one_and_lie_outside_the_root(root: Path,
     (root / "A" / "one" / "image.png").unlink()
     with pytest.raises(FileFormatError, match=r"a sample must have image\.png"):
         evaluate(root, ["nearest"], [0.1])
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Two frames with a second image, one of them with given vectors, below a root with two that have neither."""
+    root = make_root(tmp_path / "frames")
+    make_pair(root / "P" / "one")
+    folder = make_pair(root / "P" / "two", seed=1)
+    fi.write_flow(folder / "given.flo", np.full((96, 128, 2), SHIFT, np.float32))
+    return root
+
+
+def places(records: list[Record]) -> list[str]:
+    """What was run: sample, case and method."""
+    return [f"{r.key.dataset}/{r.key.sample} {r.key.case} {r.key.method}" for r in records]
+
+
+def test_inputs_run_where_their_files_are(pairs: Path) -> None:
+    steps: list[Step] = []
+    records = evaluate(pairs, ["nearest"], [], inputs=["given", "lk", "noise"], progress=steps.append)
+    corrupted = [f"{name} noise nearest" for name in ("A/one", "A/two", "B/one", "B/three")]
+    own = ["P/one lk", "P/one noise", "P/two lk", "P/two noise", "P/two given"]
+    assert places(records) == [*corrupted, *(f"{place} nearest" for place in own)]
+    assert [(step.done, step.total) for step in steps] == [(i, 9) for i in range(10)]
+    for record in records:
+        assert record.key.density is None
+        assert record.measured is not None
+        assert record.measured.wrong is not None
+        assert record.measured.wrong < 0.05
+        assert record.measured.inlier_auc is None
+    by_case = {r.key.case: r.measured for r in records if r.key.dataset == "P" and r.measured is not None}
+    assert by_case["given"].epe == 0
+    assert by_case["given"].given == 1
+    assert 0.1 < by_case["noise"].epe < 1
+    assert by_case["lk"].epe < 0.5
+
+
+def test_a_method_gets_the_vectors_of_the_input_and_is_measured_against_the_truth(pairs: Path) -> None:
+    for record in evaluate(pairs, ["nearest"], [0.05], inputs=["gross", "sift"], datasets=["P"], seed=5):
+        sample = next(s for s in find_samples(pairs, ["P"]) if s.name == record.key.sample)
+        frame = sample.load(record.key.case, 5)
+        result = fi.inpaint(frame.image, frame.given, frame.mask, "nearest")
+        assert record.measured is not None
+        assert record.measured.epe == fi.epe(result.flow, frame.truth, frame.valid)
+        assert record.measured.given == frame.mask.mean()
+        assert (record.measured.wrong is None) == (record.key.case == 0.05)
+        if record.key.case == "gross":
+            assert record.measured.wrong == pytest.approx(0.2, abs=0.02)
+
+
+def test_inputs_are_run_again_if_their_files_change(pairs: Path, tmp_path: Path, calls: Calls) -> None:
+    def computed(*methods: str) -> int:
+        before = len(calls)
+        evaluate(pairs, methods, [0.1], inputs=["lk", "given"], datasets=["P"], out=tmp_path / "out")
+        return len(calls) - before
+
+    assert computed("counted") == 5
+    assert computed("counted") == 0
+    fi.write_flow(pairs / "P" / "two" / "given.flo", np.ones((96, 128, 2), np.float32))
+    assert computed("counted") == 1
+    (pairs / "P" / "two" / "image2.png").write_bytes((pairs / "P" / "one" / "image2.png").read_bytes())
+    assert computed("counted") == 1
+
+
+Keywords = list[dict[str, Any]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Keywords:
+    """The keywords of each fill, by an `inpaint` that accepts `robust` and `second` and judges half of the vectors."""
+    made: Keywords = []
+
+    def judging(*arguments: Any, robust: bool = False, second: Any = None, **parameters: Any) -> Result:
+        made.append({"method": arguments[3], "robust": robust, "second": second} | parameters)
+        result = fi.inpaint(*arguments, **parameters)
+        if robust:
+            inliers = np.where(arguments[2], np.float32(0.5), np.float32(np.nan))
+            inliers[np.abs(np.nan_to_num(arguments[1])).max(2) > 12] = 0
+            object.__setattr__(result, "inliers", inliers)
+            result.info["noise"] = np.float32(0.25)  # type: ignore[typeddict-unknown-key]
+        return result
+
+    monkeypatch.setattr("flowinpaint.evaluation.runner.inpaint", judging)
+    return made
+
+
+def test_variants_pass_robust_and_the_second_image(pairs: Path, asked: Keywords) -> None:
+    names = ["harmonic", "harmonic+robust", "harmonic+second+robust"]
+    records = evaluate(
+        pairs, names, [0.1], inputs=["gross"], datasets=["P"],
+        parameters=lambda name, case: {"tolerance": 1e-2} if name == "harmonic+robust" else {},
+    )  # fmt: skip
+    assert [r.error for r in records] == [""] * 12
+    assert [r.key.method for r in records[:3]] == ["harmonic", "harmonic+robust", "harmonic+robust+second"]
+    assert [call["method"] for call in asked] == ["harmonic"] * 12
+    assert [(call["robust"], call.get("tolerance")) for call in asked[:3]] == [
+        (False, None),
+        (True, 1e-2),
+        (True, None),
+    ]
+    assert [call["second"] is None for call in asked[:3]] == [True, True, False]
+    assert np.array_equal(asked[2]["second"], fi.read_image(pairs / "P" / "one" / "image2.png"))
+    assert len({r.key.inputs for r in records[:3]}) == 1  # so that they can be compared
+    assert [bool(r.key.second) for r in records[:3]] == [False, False, True]
+    for record in records:
+        assert record.measured is not None
+        robust = "robust" in record.key.method
+        assert record.measured.noise == (0.25 if robust else None)
+        assert (record.measured.inlier_auc is None) == (not robust or record.key.case == 0.1)
+        assert record.measured.inlier_auc is None or record.measured.inlier_auc > 0.8
+
+
+def test_frames_without_a_second_image_are_left_out_of_a_variant(pairs: Path, tmp_path: Path, asked: Keywords) -> None:
+    out = tmp_path / "out"
+    records = evaluate(pairs, ["nearest", "nearest+second"], [0.1], out=out)
+    second = [place for place in places(records) if "second" in place]
+    assert second == ["P/one 0.1 nearest+second", "P/two 0.1 nearest+second"]
+    assert len(records) == 8
+    fi.write_image(pairs / "P" / "one" / "image2.png", np.zeros((96, 128), np.uint8))
+    before = len(asked)
+    evaluate(pairs, ["nearest", "nearest+second"], [0.1], out=out)
+    assert [call["second"] is not None for call in asked[before:]] == [True]

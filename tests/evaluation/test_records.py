@@ -40,6 +40,7 @@ def test_records_come_back_from_the_file(tmp_path: Path) -> None:
         {"inputs": "abd"},
         {"weights": "w"},
         {"version": "1.1"},
+        {"second": "abc"},
     ],
     ids=lambda change: " and ".join(change),
 )
@@ -49,9 +50,9 @@ def test_every_part_of_the_key_counts(change: dict[str, object]) -> None:
         assert store.find(replace(KEY, **change)) is None  # type: ignore[arg-type]
 
 
-def test_the_case_is_the_density_or_the_pattern(tmp_path: Path) -> None:
-    lidar, holes = (replace(KEY, density=None, mask=pattern) for pattern in ("lidar", "holes"))
-    assert (KEY.case, lidar.case) == (0.05, "lidar")
+def test_the_case_is_the_density_the_pattern_or_the_input(tmp_path: Path) -> None:
+    lidar, holes, sift = (replace(KEY, density=None, mask=name) for name in ("lidar", "holes", "sift"))
+    assert (KEY.case, lidar.case, sift.case) == (0.05, "lidar", "sift")
     with open_store(tmp_path / "r.jsonl") as store:
         store.add(Record(lidar, MEASURED))
     with open_store(tmp_path / "r.jsonl") as store:
@@ -59,12 +60,14 @@ def test_the_case_is_the_density_or_the_pattern(tmp_path: Path) -> None:
         assert store.find(holes) is None
 
 
-def test_records_of_versions_without_the_share_are_read(tmp_path: Path) -> None:
+def test_records_of_versions_with_fewer_figures_are_read(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with open_store(path) as store:
-        store.add(Record(KEY, replace(MEASURED, given=None)))
-    path.write_text(path.read_text().replace(', "given": null', ""))
-    assert "given" not in path.read_text()
+        store.add(Record(KEY, MEASURED))
+    later = [f', "{name}": null' for name in ("given", "noise", "wrong", "inlier_auc")]
+    for text in [*later, ', "second": ""']:
+        assert text in path.read_text()
+        path.write_text(path.read_text().replace(text, ""))
     with open_store(path) as store:
         assert store.find(KEY) == Record(KEY, MEASURED)
 

@@ -15,7 +15,6 @@ from flowinpaint.evaluation.report import (
     as_markdown,
     dataset_tables,
     left_out,
-    left_out_text,
     masks_text,
     overall_tables,
     short_names,
@@ -79,12 +78,25 @@ def test_samples_that_a_case_could_not_be_drawn_for_are_named(tmp_path: Path) ->
     whole = np.ones((20, 30, 2), np.float32)
     fi.write_flow(root / "A" / "one" / "flow.flo", whole)
     records = evaluate(root, ["nearest"], [0.1, 0.9])
-    assert left_out(records) == {0.9: ["A/two", "B/one", "B/three"]}
-    sentence = left_out_text(0.9, left_out(records)[0.9])
-    assert sentence == "90 %: left out, because fewer of their pixels are valid: A/two, B/one, B/three."
-    assert left_out_text(0.9, ["A/x"] * 9).endswith(": A/x, A/x, A/x, A/x, A/x, A/x and 3 more.")
+    sentence = "90 %: left out, because fewer of their pixels are valid: A/two, B/one, B/three."
+    assert left_out(records, SETTINGS) == [sentence]
     assert sentence in as_markdown(records, summarise(records, "nearest"), "nearest", SETTINGS)
-    assert left_out([r for r in records if r.key.case == 0.1]) == {}
+    assert left_out([r for r in records if r.key.case == 0.1], SETTINGS) == []
+
+
+def test_cases_and_samples_without_any_record_are_named_too(records: list[Record]) -> None:
+    samples = [f"{dataset}/{sample}" for dataset in "ABC" for sample in ("one", "two", "three")]
+    asked = {"densities": [0.1], "inputs": ["sift", "given"], "samples": samples, "methods": ["nearest+second"]}
+    less = [r for r in records if r.key.case == 0.1 and r.key.sample != "three"]
+    second = [replace(r, key=replace(r.key, method="nearest+second")) for r in less if r.key.sample == "two"]
+    six = "A/one, A/two, A/three, B/one, B/two, B/three and 3 more."
+    assert left_out(less, asked)[1:] == [
+        f"sift: left out, because they lack image2.png or a truth of two channels: {six}",
+        f"given: left out, because they lack given.flo, .png, .pfm or .npy: {six}",
+        "nearest+second: left out, because they lack image2.png: A/one, A/two, B/one.",
+    ]
+    assert left_out(less, asked)[0].endswith("valid: A/three, B/two, B/three, C/one, C/two, C/three.")
+    assert left_out(less + second, asked)[3].endswith("image2.png: A/one, B/one.")
 
 
 def test_missing_figures_are_dashes_and_come_last(records: list[Record]) -> None:
@@ -139,3 +151,25 @@ def test_files_are_called_by_their_names_or_by_their_folders_too() -> None:
     }
     runs = ["runs/a/model.safetensors", "runs/b/model.safetensors", "c/other.safetensors"]
     assert list(short_names(runs).values()) == ["a/model.safetensors", "b/model.safetensors", "other.safetensors"]
+    runs = ["runs/a/model.safetensors", "runs/a/model.safetensors+robust", "eed+robust"]
+    assert list(short_names(runs).values()) == ["model.safetensors", "model.safetensors+robust", "eed+robust"]
+
+
+def test_inputs_tell_the_share_of_wrong_vectors_and_how_they_were_judged(records: list[Record]) -> None:
+    found = []
+    for record in records[4:]:
+        measured = record.measured and replace(record.measured, given=0.052, wrong=0.1)
+        if measured is not None and record.key.method == "nearest":
+            measured = replace(measured, inlier_auc=0.75)
+        found.append(Record(replace(record.key, density=None, mask="sift"), measured))
+    scores = summarise(found, "harmonic")
+    (table,) = overall_tables(scores, "harmonic")
+    assert table.title.startswith("sift, 5.2 % given, 10 % of them wrong, 2 data sets; R is")
+    assert table.headings[-1] == "AUC"
+    assert {row[0]: row[-1] for row in table.rows} == {"nearest": "0.750", "harmonic": "–"}
+    assert dataset_tables(scores)[0].headings[-3:] == ["AUC", "samples", "failed"]
+    text = as_markdown(found, scores, "harmonic", SETTINGS)
+    assert "off by more than 3 px. AUC tells" in text
+    row = next(csv.DictReader(io.StringIO(as_csv(found))))
+    assert (row["mask"], row["wrong"], row["inlier_auc"]) == ("sift", "0.1", "0.75")
+    assert "AUC" not in as_markdown(records, summarise(records, "harmonic"), "harmonic", SETTINGS)

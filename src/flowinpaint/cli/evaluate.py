@@ -9,12 +9,14 @@ import typer
 
 from flowinpaint.cli.console import messages, print_table, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, ParameterFile, Root, Seed, parse_list, parse_percents, parse_setting
+from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.evaluation.benchmark import check_method, evaluate
+from flowinpaint.evaluation.benchmark import check_variant, evaluate
 from flowinpaint.evaluation.parameter_file import read_parameters
-from flowinpaint.evaluation.report import R_COLUMN, left_out, left_out_text, overall_tables, run_text, write_reports
+from flowinpaint.evaluation.report import R_COLUMN, left_out, overall_tables, run_text, write_reports
 from flowinpaint.evaluation.summary import summarise
-from flowinpaint.masks.cases import PATTERNS, Case, check_patterns, nominal_share
+from flowinpaint.evaluation.variants import Variant, parse_variant
+from flowinpaint.masks.cases import INPUTS, PATTERNS, Case, check_inputs, check_patterns, nominal_share
 from flowinpaint.methods.registry import usual_methods
 
 _SHOWN_FAILURES = 3
@@ -25,16 +27,23 @@ def command(
     root: Root,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Names or .safetensors files; default all but the paper's baselines."),
+        typer.Option(
+            metavar="LIST",
+            help="Names or .safetensors files, also with +robust or +second; default all but the paper's baselines.",
+        ),
     ] = None,
     densities: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST", help=f"Shares of known pixels in per cent; {_DENSITIES} without it and --patterns."
+            metavar="LIST",
+            help=f"Shares of known pixels in per cent; {_DENSITIES} without it, --patterns and --inputs.",
         ),
     ] = None,
     patterns: Annotated[
         str | None, typer.Option(metavar="LIST", help=f"Other kinds of masks: {', '.join(PATTERNS)}.")
+    ] = None,
+    inputs: Annotated[
+        str | None, typer.Option(metavar="LIST", help=f"Computed or corrupted vectors: {', '.join(INPUTS)}.")
     ] = None,
     datasets: Annotated[str | None, typer.Option(metavar="LIST", help="Only these data sets.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("evaluation"),
@@ -54,22 +63,26 @@ def command(
 
     If interrupted, the same command continues from there.
     """
-    check_method(reference, "--reference")
-    names = usual_methods() if methods is None else parse_list("--methods", methods)
-    names = list(dict.fromkeys([*names, reference]))
+    baseline = parse_variant(reference)
+    check_variant(baseline, "--reference")
+    asked = usual_methods() if methods is None else parse_list("--methods", methods)
+    variants = {variant.name: variant for variant in (*map(parse_variant, asked), baseline)}
+    names, reference = list(variants), baseline.name
     named = [] if patterns is None else check_patterns(parse_list("--patterns", patterns), "--patterns")
-    if densities is None and not named:
+    imperfect = [] if inputs is None else check_inputs(parse_list("--inputs", inputs), "--inputs")
+    if densities is None and not named and not imperfect:
         densities = _DENSITIES
     shares = [] if densities is None else parse_percents(densities)
     chosen = None if datasets is None else parse_list("--datasets", datasets)
     table = None if params is None else read_parameters(params)
-    if table is not None and table.method not in names:
+    if table is not None and table.method not in {variant.method for variant in variants.values()}:
         raise InputError(f"{params}: has parameters of {table.method}, which is not one of --methods")
-    given = _parse_settings(setting or [], names)
+    given = _parse_settings(setting or [], variants)
 
-    def parameters(method: str, case: Case) -> dict[str, float | str]:
+    def parameters(name: str, case: Case) -> dict[str, float | str]:
+        method = variants[name].method
         tuned = {} if table is None or table.method != method else table.at(nominal_share(case))
-        return tuned | given.get(method, {})
+        return tuned | given.get(method, {}) | given.get(name, {})
 
     with runs_bar() as report:
         try:
@@ -78,6 +91,7 @@ def command(
                 names,
                 shares,
                 patterns=named,
+                inputs=imperfect,
                 datasets=chosen,
                 out=out,
                 parameters=parameters,
@@ -98,16 +112,18 @@ def command(
         "methods": names,
         "densities": shares,
         "patterns": named,
+        "inputs": imperfect,
+        "samples": [f"{sample.dataset}/{sample.name}" for sample in find_samples(root, chosen)],
         "seed": seed,
         "jobs": jobs,
-        "parameters": {m: {str(c): p for c in [*shares, *named] if (p := parameters(m, c))} for m in names},
+        "parameters": {m: {str(c): p for c in [*shares, *named, *imperfect] if (p := parameters(m, c))} for m in names},
     }
     written = write_reports(out, records, scores, reference, settings)
     for text_table in overall_tables(scores, reference):
         print_table(text_table, bold=R_COLUMN)
     tell_written(*written)
-    for case, missing in left_out(records).items():
-        say("Note:", "yellow", left_out_text(case, missing))
+    for sentence in left_out(records, settings):
+        say("Note:", "yellow", sentence)
     if noted := sum(bool(record.notes) for record in records):
         say("Note:", "yellow", f"methods left notes on {noted} of {len(records)} runs; results.md lists them.")
     if failed := [record for record in records if record.measured is None]:
@@ -119,15 +135,16 @@ def command(
         raise typer.Exit(1)
 
 
-def _parse_settings(settings: list[str], methods: list[str]) -> dict[str, dict[str, float | str]]:
-    """Parameters by method, from METHOD.KEY=VALUE."""
+def _parse_settings(settings: list[str], variants: dict[str, Variant]) -> dict[str, dict[str, float | str]]:
+    """Parameters by method or variant, from METHOD.KEY=VALUE."""
+    known = dict.fromkeys(name for variant in variants.values() for name in (variant.method, variant.name))
     given: dict[str, dict[str, float | str]] = {}
     for text in settings:
         name, value = parse_setting(text, "METHOD.KEY=VALUE, such as eed.lam=1e-4")
         method, _, key = name.rpartition(".")  # the method may be a file name with dots
         if not method or not key:
             raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4, got {text!r}")
-        if method not in methods:
-            raise InputError(f"--set must name one of the methods {', '.join(methods)}, got {text!r}")
+        if (method := parse_variant(method).name) not in known:
+            raise InputError(f"--set must name one of the methods {', '.join(known)}, got {text!r}")
         given.setdefault(method, {})[key] = value
     return given

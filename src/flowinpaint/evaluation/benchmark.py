@@ -1,26 +1,27 @@
-"""`evaluate`: every method on every frame of a folder, at every density and with every pattern."""
+"""`evaluate`: every method on every frame of a folder, at every density, with every pattern and every input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from flowinpaint.checks import check_device
-from flowinpaint.data.folder import file_hash, find_samples
+from flowinpaint.data.folder import Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
 from flowinpaint.evaluation.records import Record, open_store
 from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
+from flowinpaint.evaluation.variants import SECOND, Variant, parse_variant
 from flowinpaint.io import StrPath, make_folder
-from flowinpaint.masks.cases import Case, case_label, check_patterns
-from flowinpaint.methods.registry import get_method
+from flowinpaint.masks.cases import Case, case_label, case_text, check_inputs, check_patterns, why_left_out
+from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped
 
 Parameters = Callable[[str, Case], dict[str, float | str]]
-"""Parameters of a method, by its name and the density or pattern."""
+"""Parameters of a method, by its name and the density, pattern or input."""
 
 
 def evaluate(
@@ -29,6 +30,7 @@ def evaluate(
     densities: Sequence[float] = PAPER_DENSITIES,
     *,
     patterns: Sequence[str] = (),
+    inputs: Sequence[str] = (),
     datasets: Collection[str] | None = None,
     out: StrPath | None = None,
     parameters: Parameters = lambda method, case: {},
@@ -41,8 +43,9 @@ def evaluate(
 ) -> list[Record]:
     """Fill every frame below root (see `data.folder`) by every method, and measure the errors.
 
-    methods: names, or paths of .safetensors files. densities: fractions of the pixels in (0, 1]; frames with too few
-    valid pixels for a density are skipped. patterns: names of `masks.cases.PATTERNS`.
+    methods: names, or paths of .safetensors files, perhaps with options ("neuroexplicit+robust"; see `variants`).
+    densities: fractions of the pixels in (0, 1]; frames with too few valid pixels for a density are skipped.
+    patterns, inputs: names of `masks.cases.PATTERNS` and `INPUTS`; frames that lack the files of an input are skipped.
     out: a folder for the finished records (records.jsonl); a second call continues from there. It repeats runs
     whose files, parameters or version changed, or all runs if `fresh`. pictures: also draw
     out/previews/<dataset>/<sample>_<case>.png. jobs: processes; more than one needs a main program that can be
@@ -50,28 +53,35 @@ def evaluate(
     """
     if pictures and out is None:
         raise InputError("out must be a folder if pictures is True, got None")
-    cases = check_cases(densities, patterns)
+    cases = check_cases(densities, patterns, inputs)
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
-    weights = {method: check_method(method) for method in methods}
+    variants = {variant.name: variant for variant in map(parse_variant, methods)}
+    weights = {name: check_variant(variant) for name, variant in variants.items()}
     if not weights:
         raise InputError("methods must name at least one method, got none")
     chosen = str(check_device(device))
     samples = find_samples(root, datasets)
     runs = {(m, c): parameters(m, c) for m in weights for c in cases}
-    for (method, _), values in runs.items():
-        get_method(method).check_parameters(values)
+    for (name, _), values in runs.items():
+        get_method(variants[name].method).check_parameters(values)
 
     folder = None if out is None else Path(out)
     plan = []
     for sample in samples:
         for case in sample.possible(cases):
             key = frame_key(sample, case, seed, chosen)
-            named = tuple(replace(key, method=m, parameters=runs[m, case], weights=w) for m, w in weights.items())
+            second = "" if sample.second is None else file_hash(sample.second)
+            named = tuple(
+                replace(key, method=m, parameters=runs[m, case], weights=w, second=second if variants[m].second else "")
+                for m, w in weights.items()
+                if second or not variants[m].second
+            )
             picture = f"previews/{sample.dataset}/{sample.name}_{case_label(case)}.png"
-            plan.append(Job(sample, named, folder / picture if pictures and folder else None))
+            if named:
+                plan.append(Job(sample, named, folder / picture if pictures and folder else None))
     if not plan:
-        raise InputError(f"densities: no frame has enough valid pixels for {100 * min(densities):g} %")
+        raise InputError(_nothing_to_run(cases, variants.values(), samples))
     if folder is not None:
         if folder.resolve().is_relative_to(Path(root).resolve()):  # it would be read as a data set
             raise InputError(f"{out}: must lie outside of the root {root}")
@@ -80,15 +90,24 @@ def evaluate(
         return complete(store, plan, jobs, progress)
 
 
-def check_cases(densities: Sequence[float], patterns: Sequence[str] = ()) -> list[Case]:
-    """The densities and patterns, each once; InputError unless there is at least one and all are valid."""
-    named = check_patterns(list(patterns))
+def check_cases(densities: Sequence[float], patterns: Sequence[str] = (), inputs: Sequence[str] = ()) -> list[Case]:
+    """The densities, patterns and inputs, each once; InputError unless there is at least one and all are valid."""
+    named: list[Case] = [*check_patterns(list(patterns)), *check_inputs(list(inputs))]
     if not densities and not named:
         raise InputError("densities must have at least one share, got none")
     for density in densities:
         if not 0 < density <= 1:
             raise InputError(f"densities must be shares above 0 and at most 1, got {density:g}")
     return [*dict.fromkeys(densities), *named]
+
+
+def check_variant(variant: Variant, argument: str = "methods") -> str:
+    """A hash of the weights that a variant needs, "" without any; InputError unless it can run."""
+    weights = check_method(variant.method, argument)
+    if variant.robust and not get_method(variant.method, argument).takes_weights:
+        fit = ", ".join(method.name for method in all_methods() if method.takes_weights)
+        raise InputError(f"{argument} must have +robust only after {fit} or a file of their kind, got {variant.name!r}")
+    return weights
 
 
 def check_method(method: str, argument: str = "methods") -> str:
@@ -103,3 +122,14 @@ def check_method(method: str, argument: str = "methods") -> str:
     if found.shipped:
         check_shipped(found.weights)  # once, not in every run
     return file_hash(found.weights)
+
+
+def _nothing_to_run(cases: Sequence[Case], variants: Iterable[Variant], samples: Sequence[Sample]) -> str:
+    """The message of the error if no frame has a run."""
+    if all(variant.second for variant in variants) and not any(sample.second for sample in samples):
+        return f"methods: no frame has the image2.png that {SECOND} needs"
+    densities = [case for case in cases if not isinstance(case, str)]
+    if densities:
+        return f"densities: no frame has enough valid pixels for {100 * min(densities):g} %"
+    reasons = " and ".join(dict.fromkeys(map(why_left_out, cases)))
+    return f"inputs: no frame has vectors for {', '.join(map(case_text, cases))}: {reasons}"

@@ -14,7 +14,7 @@ from flowinpaint.data.folder import MaskKind
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
-from flowinpaint.masks.cases import PATTERNS, Case
+from flowinpaint.masks.cases import INPUTS, PATTERNS, Case
 
 if sys.platform != "win32":
     import fcntl
@@ -24,9 +24,10 @@ if sys.platform != "win32":
 class RunKey:
     """All inputs of a run: runs with equal keys differ only in their seconds.
 
-    density: the fraction of known pixels, None if `mask` is a pattern. mask: the origin of the mask. crop: the side of
-    the central part that is used, 0 for all. inputs: a hash of the image, truth and mask files; weights: a hash of the
-    network's weights, "" without any.
+    density: the fraction of known pixels, None if `mask` is a pattern or an input. mask: the origin of the mask. crop:
+    the side of the central part that is used, 0 for all. method: a name or weights file, perhaps with options (see
+    `variants`). inputs: a hash of the image, the truth, and the files of the mask or the vectors. weights: a hash of
+    the network's weights, "" without any. second: a hash of the second image if the method receives it, else "".
     """
 
     dataset: str
@@ -41,11 +42,12 @@ class RunKey:
     inputs: str
     weights: str
     version: str
+    second: str = ""
 
     @property
     def case(self) -> Case:
-        """The density or the pattern."""
-        return next(p for p in PATTERNS if p == self.mask) if self.density is None else self.density
+        """The density, the pattern or the input."""
+        return next(c for c in (*PATTERNS, *INPUTS) if c == self.mask) if self.density is None else self.density
 
     @property
     def text(self) -> str:
@@ -61,6 +63,9 @@ class Measurement:
     fl: per cent off by more than 3 px and 5 %; over_1, over_3: off by more than 1 and 3 px; all over the valid pixels.
     threads: number of PyTorch's threads, on which the seconds depend. given: the fraction of known pixels, None in
     files of old versions. uncertainty: quality of the method's predicted errors, if it predicts any.
+    noise: the noise of the given vectors in px that the method estimated, if it did. wrong: for an input, the share of
+    given vectors that are off by more than 3 px. inlier_auc: how well the method told these from the others, as an area
+    under the ROC curve; None if it did not judge them, or if there is only one kind.
     """
 
     epe: float
@@ -75,6 +80,9 @@ class Measurement:
     threads: int
     given: float | None = None
     uncertainty: UncertaintyQuality | None = None
+    noise: float | None = None
+    wrong: float | None = None
+    inlier_auc: float | None = None
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from typing import Any
 
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.summary import Score
+from flowinpaint.evaluation.variants import parse_variant
 from flowinpaint.machine import machine
-from flowinpaint.masks.cases import Case, case_order, case_text
+from flowinpaint.masks.cases import Case, case_order, case_text, is_input, why_left_out
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.text_tables import TextTable, markdown_table, number, write_text
 
@@ -24,6 +25,10 @@ _NAMED = 6
 _HEADINGS = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds"]
 _DIGITS = {"ratio": 3, "epe": 3, "epe_unknown": 3, "fl": 2, "over_1": 2, "over_3": 2, "seconds": 2}
 """The columns after the method, and their decimals."""
+_AUC = "AUC"
+_INPUTS = f"""\
+Tables of inputs say how many of the given vectors are wrong, that is, off by more than 3 px. {_AUC} tells how well a \
+method that judges them separates right from wrong ones: 1 is perfect, 0.5 chance."""
 
 
 def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
@@ -34,7 +39,7 @@ def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
         sets = {score.dataset for score in own} - {None}
         where = f"{len(sets)} data sets" if len(sets) > 1 else str(next(iter(sets), ""))
         rows = [score for score in own if score.dataset is None]
-        title = f"{_given(rows)}, {where}, {masks_text(rows)}; R is the EPE relative to {reference}"
+        title = f"{_about(rows, where)}; R is the EPE relative to {reference}"
         tables.append(_table(title, rows, ("failures",) if any(score.failures for score in rows) else ()))
     return tables
 
@@ -46,26 +51,33 @@ def dataset_tables(scores: Sequence[Score]) -> list[TextTable]:
         if score.dataset is not None:
             groups.setdefault((score.case, score.dataset), []).append(score)
     return [
-        _table(f"{dataset}, {_given(rows)}, {masks_text(rows)}", rows, ("samples", "failures"))
-        for (_, dataset), rows in groups.items()
+        _table(f"{dataset}, {_about(rows)}", rows, ("samples", "failures")) for (_, dataset), rows in groups.items()
     ]
 
 
 def _table(title: str, scores: Sequence[Score], counts: Sequence[str]) -> TextTable:
+    judged = any(score.inlier_auc is not None for score in scores)
+    digits = _DIGITS | ({"inlier_auc": 3} if judged else {})
     rows = [
-        [s.method, *(number(getattr(s, name), n) for name, n in _DIGITS.items()), *(str(getattr(s, c)) for c in counts)]
+        [s.method, *(number(getattr(s, name), n) for name, n in digits.items()), *(str(getattr(s, c)) for c in counts)]
         for s in sorted(scores, key=lambda score: float("inf") if score.ratio is None else score.ratio)
     ]
-    return TextTable(title, [*_HEADINGS, *(c.replace("failures", "failed") for c in counts)], rows)
+    headings = [*_HEADINGS, *([_AUC] if judged else []), *(c.replace("failures", "failed") for c in counts)]
+    return TextTable(title, headings, rows)
 
 
-def _given(scores: Sequence[Score]) -> str:
-    """The case of these scores; for a pattern also the share of known pixels."""
+def _about(scores: Sequence[Score], where: str = "") -> str:
+    """The case of these scores, where it was measured, and the origin of the masks.
+
+    With a pattern or an input also the share of known pixels, and with an input the share of wrong vectors.
+    """
     case = scores[0].case
     if not isinstance(case, str):
-        return f"{case_text(case)} given"
-    share = next((score.given for score in scores if score.given is not None), None)
-    return case if share is None else f"{case}, {100 * share:.2g} % given"
+        return ", ".join(filter(None, [f"{case_text(case)} given", where, masks_text(scores)]))
+    shares = [(score.given, score.wrong) for score in scores if score.given is not None]
+    given = [f"{100 * share:.2g} % given" for share, _ in shares[:1]]
+    wrong = [f"{100 * share:.2g} % of them wrong" for _, share in shares[:1] if share is not None]
+    return ", ".join(filter(None, [case, *given, *wrong, where, "" if is_input(case) else masks_text(scores)]))
 
 
 def masks_text(scores: Sequence[Score]) -> str:
@@ -76,18 +88,30 @@ def masks_text(scores: Sequence[Score]) -> str:
     return f"masks of {score.drawn} of {score.samples} samples drawn, the rest from files"
 
 
-def left_out(records: Sequence[Record]) -> dict[Case, list[str]]:
-    """Samples missing from a case because they have too few valid pixels for it, by case."""
-    found = {(record.key.case, f"{record.key.dataset}/{record.key.sample}") for record in records}
-    samples = dict.fromkeys(f"{record.key.dataset}/{record.key.sample}" for record in records)
-    cases = sorted({case for case, _ in found}, key=case_order)
-    return {case: names for case in cases if (names := [s for s in samples if (case, s) not in found])}
+def left_out(records: Sequence[Record], settings: dict[str, Any]) -> list[str]:
+    """Sentences on the samples that are missing from a case, or from the runs of a variant that needs image2.png.
+
+    settings: as in `as_json`; cases, methods and samples that it names count even without a record.
+    """
+    places = [(r.key.case, r.key.method, f"{r.key.dataset}/{r.key.sample}") for r in records]
+    asked = (case for kind in ("densities", "patterns", "inputs") for case in settings.get(kind, []))
+    samples = settings.get("samples") or list(dict.fromkeys(sample for _, _, sample in places))
+    missing = {}
+    for case in sorted({case for case, _, _ in places}.union(asked), key=case_order):
+        found = {sample for c, _, sample in places if c == case}
+        reason = f"{case_text(case)}: left out, because {why_left_out(case)}"
+        missing[reason] = [sample for sample in samples if sample not in found]
+    for method in dict.fromkeys([*settings.get("methods", []), *(method for _, method, _ in places)]):
+        if parse_variant(method).second:
+            found = {sample for _, m, sample in places if m == method}
+            others = dict.fromkeys(sample for _, _, sample in places)
+            missing[f"{method}: left out, because they lack image2.png"] = [s for s in others if s not in found]
+    return [f"{reason}: {_some(names)}." for reason, names in missing.items() if names]
 
 
-def left_out_text(case: Case, names: Sequence[str]) -> str:
-    """A sentence on the samples that are missing from a case."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{case_text(case)}: left out, because fewer of their pixels are valid: {', '.join(names[:_NAMED])}{more}."
+def _some(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def write_reports(
@@ -149,7 +173,8 @@ def as_markdown(records: Sequence[Record], scores: Sequence[Score], reference: s
         "leaves these out. Fl is the per cent of pixels off by more than 3 px and 5 %; > 1 px and > 3 px are in per "
         "cent too. Means are over a data set's samples, then over data sets. Masks are files of the samples, or drawn "
         "from the seed.",
-        *(left_out_text(case, names) for case, names in left_out(records).items()),
+        *([_INPUTS] if any(is_input(score.case) for score in scores) else []),
+        *left_out(records, settings),
         "## Over all data sets",
         *(_markdown(table) for table in overall_tables(scores, reference)),
         "## By data set",
@@ -184,6 +209,7 @@ def parameters_text(parameters: dict[str, float | str]) -> str:
 
 def short_names(methods: Sequence[str]) -> dict[str, str]:
     """The names of methods in tables: weights files by their name, with their folder if two share it."""
-    names = {method: Path(method).name if method.endswith(WEIGHTS_SUFFIX) else method for method in methods}
+    files = {method for method in methods if parse_variant(method).method.endswith(WEIGHTS_SUFFIX)}
+    names = {method: Path(method).name if method in files else method for method in methods}
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
     return {method: "/".join(Path(method).parts[-2:]) if name in shared else name for method, name in names.items()}

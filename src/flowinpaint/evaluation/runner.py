@@ -22,8 +22,10 @@ import torch
 from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame, FrameSource
 from flowinpaint.errors import sentence_of
+from flowinpaint.evaluation.given_vectors import inlier_auc, wrong_share
 from flowinpaint.evaluation.records import Measurement, Record, RecordStore, RunKey
 from flowinpaint.evaluation.uncertainty import uncertainty_quality
+from flowinpaint.evaluation.variants import parse_variant
 from flowinpaint.io import write_image
 from flowinpaint.masks.cases import Case
 from flowinpaint.metrics import epe, errors_over, fl_outliers
@@ -157,14 +159,15 @@ def run_job(job: Job) -> Iterator[Record]:
         yield record
     if job.picture is not None and filled:
         job.picture.parent.mkdir(parents=True, exist_ok=True)
-        write_image(job.picture, preview(frame.image, frame.truth, frame.mask, filled, frame.truth))
+        write_image(job.picture, preview(frame.image, frame.given, frame.mask, filled, frame.truth))
 
 
 def fill_frame(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
     """The record of a run on its frame, and its result; None if it raised."""
-    parameters: dict[str, Any] = dict(key.parameters)
-    given = (frame.image, frame.truth, frame.mask)
-    return record_runs([key], [frame], lambda: [inpaint(*given, key.method, key.device, **parameters)])[0]
+    variant = parse_variant(key.method)
+    keywords = variant.keywords(frame) | key.parameters
+    given = (frame.image, frame.given, frame.mask)
+    return record_runs([key], [frame], lambda: [inpaint(*given, variant.method, key.device, **keywords)])[0]
 
 
 def record_runs(
@@ -185,6 +188,9 @@ def measure(result: Result, frame: Frame) -> Measurement:
     """Compare a filled field with the truth of its frame."""
     flow, info, truth, valid = result.flow, result.info, frame.truth, frame.valid
     hidden: npt.NDArray[np.bool_] = valid & ~frame.mask
+    imperfect = frame.vectors is not None
+    inliers = getattr(result, "inliers", None)
+    noise: Any = info.get("noise")
     return Measurement(
         epe=epe(flow, truth, valid),
         epe_unknown=epe(flow, truth, hidden) if hidden.any() else None,
@@ -198,6 +204,9 @@ def measure(result: Result, frame: Frame) -> Measurement:
         threads=torch.get_num_threads(),
         given=float(frame.mask.mean()),
         uncertainty=uncertainty_quality(result, frame),
+        noise=None if noise is None else float(noise),
+        wrong=wrong_share(frame) if imperfect else None,
+        inlier_auc=inlier_auc(inliers, frame) if imperfect and inliers is not None else None,
     )
 
 

@@ -14,12 +14,13 @@ from flowinpaint.metrics import geometric_mean
 
 @dataclass(frozen=True)
 class Score:
-    """One method in one case (a density or pattern) on one data set, or over all of them if dataset is None.
+    """One method in one case (a density, pattern or input) on one data set, or over all of them if dataset is None.
 
     Errors and seconds are means over a data set's samples, or means of these means over all data sets; None if no
     sample was measured. ratio: R, the mean EPE relative to that of the reference method on the same samples, and over
     all data sets the geometric mean, None if one of them has none; below 1 is better than the reference. drawn: the
-    number of samples whose mask was drawn instead of read from a file. given: the fraction of known pixels.
+    number of samples whose mask was drawn instead of read from a file. given: the fraction of known pixels. wrong,
+    inlier_auc: as in `Measurement`, for an input.
     """
 
     method: str
@@ -36,9 +37,11 @@ class Score:
     over_3: float | None
     seconds: float | None
     given: float | None
+    wrong: float | None = None
+    inlier_auc: float | None = None
 
 
-_MEANS = ("epe", "epe_unknown", "fl", "over_1", "over_3", "seconds", "given")
+_MEANS = ("epe", "epe_unknown", "fl", "over_1", "over_3", "seconds", "given", "wrong", "inlier_auc")
 
 Group = dict[str, Record]
 """Records of one method, case and data set, by sample."""

@@ -68,7 +68,7 @@ def fill_rows(
     """Fill frames, given by title, with methods: names or weights files."""
     names = short_names(methods)
     return [
-        ZoomRow(title, f, {name: inpaint(f.image, f.truth, f.mask, m, device).flow for m, name in names.items()})
+        ZoomRow(title, f, {name: inpaint(f.image, f.given, f.mask, m, device).flow for m, name in names.items()})
         for title, f in frames.items()
     ]
 
@@ -124,8 +124,8 @@ def _row_panels(row: ZoomRow, case: Case, width: int) -> list[Panel]:
     window = strongest_edges(frame.truth, frame.valid)
     size = (width, max(1, round(width * frame.mask.shape[0] / frame.mask.shape[1])))
     image = as_rgb(frame.image)
-    given = draw_given(image, frame.truth, frame.mask, limits, size)
-    given_part = draw_given(image[window], frame.truth[window], frame.mask[window], limits, size)
+    given = draw_given(image, frame.given, frame.mask, limits, size)
+    given_part = draw_given(image[window], frame.given[window], frame.mask[window], limits, size)
     drawn = [(f"Image\n{row.title}", image, image[window]), (f"Given\n{case_text(case)}", given, given_part)]
     fields = {"Truth\n ": frame.truth}
     for name, field in row.filled.items():

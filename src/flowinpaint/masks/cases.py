@@ -50,12 +50,6 @@ INPUTS: dict[Input, float] = {
 }
 """The density of each input: exact for a corrupted one, a usual value for the others."""
 
-NEEDS: dict[Case, str] = {
-    **dict.fromkeys(get_args(Matcher), "a frame needs image2.png and a flow as truth"),
-    "given": "a frame needs given.flo, .png, .pfm or .npy",
-}
-"""The files without which a frame has no such input, as a clause."""
-
 
 def drawn_mask(case: Case, size: Size, seed: int, valid: Mask) -> Mask:
     """Draw the mask of a case; size, seed and valid pixels determine it."""
@@ -81,6 +75,13 @@ def check_inputs(names: list[str], argument: str = "inputs") -> list[Input]:
     if unknown := [name for name in names if name not in INPUTS]:
         raise InputError(f"{argument} must be among {', '.join(INPUTS)}, got {unknown[0]!r}")
     return [name for name in INPUTS if name in names]
+
+
+def why_left_out(case: Case) -> str:
+    """The reason, as a clause, why frames have no vectors for a case."""
+    if case in get_args(Matcher):
+        return "they lack image2.png or a truth of two channels"
+    return "they lack given.flo, .png, .pfm or .npy" if case == "given" else "fewer of their pixels are valid"
 
 
 def is_input(case: Case) -> TypeGuard[Input]:

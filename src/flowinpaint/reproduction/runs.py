@@ -229,7 +229,7 @@ def _run_batches(jobs: Sequence[Job], count: int, keep_field: Callable[[RunKey, 
         keys, frames = zip(*group, strict=True)
 
         def results() -> list[Result]:
-            fields = [(check_picture(frame.image, frame.mask.shape), frame.truth, frame.mask) for frame in frames]
+            fields = [(check_picture(frame.image, frame.mask.shape), frame.given, frame.mask) for frame in frames]
             return fill_together(fill, fields, first.method, device)
 
         for record, result in record_runs(keys, frames, results):
