@@ -95,6 +95,8 @@ def _draw_zoom(path: Path, results: Results, device: str) -> None:
 
 def _draw_sparsification(path: Path, results: Results) -> None:
     """Draw sparsification curves of the methods that predict their errors, for one of the cases."""
+    if not results.cases:
+        return
     case = _ZOOM_CASE if _ZOOM_CASE in results.cases else results.cases[len(results.cases) // 2]
     names, curves = short_names(results.methods), {}
     for method in results.methods:

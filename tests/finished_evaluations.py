@@ -10,7 +10,7 @@ from results_page.evaluations import Evaluation
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.report import write_reports
 from flowinpaint.evaluation.summary import summarise
-from flowinpaint.masks.cases import Case
+from flowinpaint.masks.cases import PATTERNS, Case
 
 KEY = RunKey("", "", 0.05, 0, "fixed", 0, "", {}, "cpu", "files", "", "1.0")
 MACHINE = {
@@ -35,12 +35,14 @@ def made_up(method: str, case: Case, dataset: str, sample: str, epe: float | Non
 
 def evaluation(records: Sequence[Record], folder: str = "one", **change: Any) -> Evaluation:
     """An evaluation of these records, with settings that fit."""
+    named = dict.fromkeys(record.key.mask for record in records if record.key.density is None)
     settings: dict[str, Any] = {
         "root": "/home/somebody/frames",
         "datasets": None,
         "methods": list(dict.fromkeys(record.key.method for record in records)),
         "densities": sorted({record.key.density for record in records if record.key.density is not None}),
-        "patterns": list(dict.fromkeys(record.key.mask for record in records if record.key.density is None)),
+        "patterns": [name for name in named if name in PATTERNS],
+        "inputs": [name for name in named if name not in PATTERNS],
         "seed": 0,
         "jobs": 1,
         "parameters": {},

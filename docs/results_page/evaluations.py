@@ -16,7 +16,7 @@ from flowinpaint.evaluation.report import run_text
 from flowinpaint.evaluation.summary import Score, summarise
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
-from flowinpaint.masks.cases import Case, case_order
+from flowinpaint.masks.cases import Case, case_order, is_input
 
 RESULTS = "results.json"
 
@@ -53,7 +53,12 @@ class Results:
     @property
     def cases(self) -> list[Case]:
         """Densities, then patterns."""
-        return sorted({score.case for score in self.scores}, key=case_order)
+        return sorted({score.case for score in self.scores if not is_input(score.case)}, key=case_order)
+
+    @property
+    def inputs(self) -> list[Case]:
+        """The imperfect inputs."""
+        return sorted({score.case for score in self.scores if is_input(score.case)}, key=case_order)
 
     @property
     def datasets(self) -> list[str]:

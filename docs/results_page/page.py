@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from flowinpaint.errors import FileFormatError
+from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
 from flowinpaint.evaluation.report import masks_text, parameters_text, short_names
 from flowinpaint.masks.cases import Case, case_text
 from flowinpaint.neuroexplicit.config import PAPER_STEPS
 from flowinpaint.text_tables import wrapped
 from results_page.evaluations import Evaluation, Results
+from results_page.inputs import PEERS, error_table, judgement_table, relative_errors, relative_table
 from results_page.tables import (
     WIDEST,
     case_groups,
@@ -50,6 +51,16 @@ If pixels are removed in the order of the expected error, the largest first, the
 is the area between that curve and the one of an oracle that knows the errors, so 0 is best. The last column is the \
 AUSE of the distance to the nearest given pixel. Expected errors scale with the spread of the given vectors, so a \
 single vector gives none, and `single` has no row."""
+
+_INPUTS = f"""\
+Here the given vectors are not the truth: they are computed from two images, or corrupted ([the \
+inputs](evaluate.md#imperfect-inputs)). The first table has the EPE relative to that of the better of {PEERS[0]} and \
+{PEERS[1]} on each data set, as geometric mean over data sets; below 1 is better. The next ones have the EPE (px) by \
+data set, with the share of pixels that is given, and the share of these that is wrong (off by more than 3 px)."""
+
+_JUDGEMENT = """\
+How well methods that judge the given vectors tell right from wrong ones, as the area under the ROC curve (AUC): 1 is \
+perfect, 0.5 chance. Means over a data set's frames, then over data sets:"""
 
 _DIFFERENCES = f"""\
 Figures of the paper and of this page are not of the same frames, so do not compare them one by one. R, in brackets, \
@@ -95,6 +106,7 @@ def page_text(results: Results, plot: str | None, zoom: str | None, sparsificati
             measured_groups = [_measured(results, cases, dataset) for cases in groups]
             tables = [score_table(results, cases, dataset) for cases in measured_groups if cases]
             parts += [f"**{dataset or 'All data sets'}**", *tables] if tables else []
+    parts += _input_parts(results)
     if plot is not None:
         parts += ["## Over the density", f"![EPE and R over the density, on logarithmic axes]({plot})", _PLOT_CAPTION]
     if predicted := uncertainty_table(results):
@@ -110,8 +122,23 @@ def page_text(results: Results, plot: str | None, zoom: str | None, sparsificati
     return "\n\n".join(map(wrapped, parts)) + "\n"
 
 
+def _input_parts(results: Results) -> list[str]:
+    """The section on imperfect inputs; empty without any."""
+    if not results.inputs:
+        return []
+    errors = relative_errors(results)
+    relative, judged = relative_table(results, errors), judgement_table(results)
+    parts = ["## Imperfect inputs", _INPUTS, *(["**All data sets**: relative EPE", relative] if relative else [])]
+    for dataset in results.datasets:
+        if table := error_table(results, errors, dataset):
+            parts += [f"**{dataset}**: EPE (px)", table]
+    return [*parts, *([_JUDGEMENT, judged] if judged else [])]
+
+
 def readme_block(results: Results, page: str) -> str:
     """The text between the markers of the README; page is the link to the results page."""
+    if not results.cases:
+        raise InputError("evaluations must have a density or a pattern for the table of --readme, got only inputs")
     densities = [case for case in results.cases if case in PAPER_DENSITIES] or results.cases[:WIDEST]
     middle = densities[len(densities) // 2]
     counts = ", ".join(f"{results.samples(dataset)} of {dataset}" for dataset in results.datasets)
@@ -145,6 +172,7 @@ def command_text(evaluation: Evaluation) -> str:
         "--methods": ",".join(names.values()),
         "--densities": ",".join(f"{100 * density:g}" for density in settings["densities"]),
         "--patterns": ",".join(settings.get("patterns", [])),
+        "--inputs": ",".join(settings.get("inputs", [])),
         "--seed": str(settings["seed"] or ""),
         "--jobs": str(settings["jobs"]) if settings["jobs"] != 1 else "",
         "--device": evaluation.machine["device"],

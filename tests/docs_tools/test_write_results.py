@@ -51,6 +51,16 @@ def test_it_runs_as_a_script() -> None:
     assert "docs/write_results.py evaluation" in done.stdout
 
 
+def test_evaluations_of_inputs_alone_have_no_pictures(place: Path) -> None:
+    write_evaluation(place / "third", grid_of_records({REFERENCE: 1.0, "nearest": 2.0}, ["sift", "noise"]))
+    fault, stdout, _ = run("third")
+    assert fault == ""
+    assert stdout.split() == ["Wrote", "third/page.md."]
+    assert "## Imperfect inputs" in (place / "third/page.md").read_text()
+    fault, _, _ = run("third", "--readme", "README.md")
+    assert "for the table of --readme, got only inputs" in fault
+
+
 def test_page_readme_and_pictures_are_written_and_renewed(place: Path) -> None:
     for _ in range(2):
         fault, stdout, _ = run("first", "second", "--page", "docs/results.md", "--readme", "README.md")

@@ -16,6 +16,7 @@ from flowinpaint.evaluation.report import (
     dataset_tables,
     left_out,
     masks_text,
+    percent,
     overall_tables,
     short_names,
     write_reports,
@@ -153,6 +154,11 @@ def test_files_are_called_by_their_names_or_by_their_folders_too() -> None:
     assert list(short_names(runs).values()) == ["a/model.safetensors", "b/model.safetensors", "other.safetensors"]
     runs = ["runs/a/model.safetensors", "runs/a/model.safetensors+robust", "eed+robust"]
     assert list(short_names(runs).values()) == ["model.safetensors", "model.safetensors+robust", "eed+robust"]
+
+
+def test_shares_have_two_figures() -> None:
+    shares = (0.0000042, 0.0519, 0.5, 0.944, 0.996, 1)
+    assert [percent(share) for share in shares] == ["0.00042", "5.2", "50", "94", "100", "100"]
 
 
 def test_inputs_tell_the_share_of_wrong_vectors_and_how_they_were_judged(records: list[Record]) -> None:

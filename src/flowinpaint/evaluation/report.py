@@ -75,9 +75,14 @@ def _about(scores: Sequence[Score], where: str = "") -> str:
     if not isinstance(case, str):
         return ", ".join(filter(None, [f"{case_text(case)} given", where, masks_text(scores)]))
     shares = [(score.given, score.wrong) for score in scores if score.given is not None]
-    given = [f"{100 * share:.2g} % given" for share, _ in shares[:1]]
-    wrong = [f"{100 * share:.2g} % of them wrong" for _, share in shares[:1] if share is not None]
+    given = [f"{percent(share)} % given" for share, _ in shares[:1]]
+    wrong = [f"{percent(share)} % of them wrong" for _, share in shares[:1] if share is not None]
     return ", ".join(filter(None, [case, *given, *wrong, where, "" if is_input(case) else masks_text(scores)]))
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with two significant figures."""
+    return f"{100 * share:.2g}" if share < 0.995 else "100"
 
 
 def masks_text(scores: Sequence[Score]) -> str:
