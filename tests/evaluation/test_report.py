@@ -16,8 +16,8 @@ from flowinpaint.evaluation.report import (
     dataset_tables,
     left_out,
     masks_text,
-    percent,
     overall_tables,
+    percent,
     short_names,
     write_reports,
 )
