@@ -1,7 +1,10 @@
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
-from flowinpaint.data.matchers import MATCHERS, _field
+from flowinpaint.data.matchers import MATCHERS, Field, _field, dis, lucas_kanade, orb, sift
 from flowinpaint.io.flow import in_every_channel
 from flowinpaint.masks.cases import Case
 from image_pair import SHIFT, image_pair
@@ -39,3 +42,27 @@ def test_a_vector_is_at_the_pixel_nearest_to_its_point_inside_the_picture() -> N
     rows, columns = np.nonzero(np.isfinite(field).all(2))
     assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == [(0, 0), (3, 1), (4, 3)]
     assert np.allclose(field[rows, columns], [1.5, -2.0])
+
+
+def test_looser_settings_give_more_vectors() -> None:
+    pair = image_pair()
+    noisy = pair[0], np.clip(pair[1] + np.random.default_rng(0).normal(0, 12, pair[1].shape), 0, 255).astype(np.uint8)
+    settings: list[tuple[Callable[..., Field], dict[str, Any], dict[str, Any]]] = [
+        (sift, {"ratio": 0.7}, {"ratio": 1.0}),
+        (sift, {"contrast": 0.05}, {"contrast": 0.003}),
+        (orb, {"ratio": 0.7}, {"ratio": 1.0}),
+        (lucas_kanade, {"limit": 0.1}, {"limit": np.inf}),
+        (lucas_kanade, {"quality": 0.1}, {"quality": 0.001}),
+        (lucas_kanade, {"distance": 10}, {"distance": 3}),
+        (dis, {"limit": 0.2}, {"limit": 5.0}),
+        (dis, {"fast": True, "limit": 0.2}, {"fast": True, "limit": 5.0}),
+    ]
+    for matcher, strict, loose in settings:
+        few, many = (np.isfinite(matcher(*noisy, **options)[..., 0]).sum() for options in (strict, loose))
+        assert 0 < few < many, (matcher, loose)
+
+
+def test_the_preset_and_the_window_are_used() -> None:
+    pair = image_pair()
+    for matcher, options in ((dis, {"fast": True}), (lucas_kanade, {"window": 9}), (lucas_kanade, {"levels": 0})):
+        assert not np.array_equal(matcher(*pair), matcher(*pair, **options), equal_nan=True)

@@ -20,45 +20,54 @@ Grey = npt.NDArray[np.uint8]
 Field = npt.NDArray[np.float32]
 
 _MOST_POINTS = 8000
-_RATIO = 0.8
-"""A match must be closer than this share of the distance to the second best."""
-_LARGEST_ERROR = 1.0
-"""Largest distance in px between a point and where it is after tracking forward and back."""
-_WINDOW, _LEVELS = (21, 21), 5
 
 
-def sift(first: Grey, second: Grey) -> Field:
-    """SIFT: matches that pass the ratio test and are mutual nearest neighbours."""
-    return _matches(cv2.SIFT.create(nfeatures=_MOST_POINTS, contrastThreshold=0.01), cv2.NORM_L2, first, second)
+def sift(first: Grey, second: Grey, *, contrast: float = 0.01, ratio: float = 0.8) -> Field:
+    """SIFT: mutual nearest neighbours, closer than `ratio` times the distance to the second best."""
+    detector = cv2.SIFT.create(nfeatures=_MOST_POINTS, contrastThreshold=contrast)
+    return _matches(detector, cv2.NORM_L2, ratio, first, second)
 
 
-def orb(first: Grey, second: Grey) -> Field:
-    """ORB: matches that pass the ratio test and are mutual nearest neighbours."""
-    return _matches(cv2.ORB.create(nfeatures=_MOST_POINTS), cv2.NORM_HAMMING, first, second)
+def orb(first: Grey, second: Grey, *, ratio: float = 0.8) -> Field:
+    """ORB: mutual nearest neighbours, closer than `ratio` times the distance to the second best."""
+    return _matches(cv2.ORB.create(nfeatures=_MOST_POINTS), cv2.NORM_HAMMING, ratio, first, second)
 
 
-def lucas_kanade(first: Grey, second: Grey) -> Field:
-    """Corners tracked by pyramidal Lucas-Kanade, checked forward and backward."""
-    start: Any = cv2.goodFeaturesToTrack(first, _MOST_POINTS, 0.003, 4)
+def lucas_kanade(
+    first: Grey,
+    second: Grey,
+    *,
+    quality: float = 0.003,
+    distance: int = 4,
+    window: int = 21,
+    levels: int = 5,
+    limit: float = 1.0,
+) -> Field:
+    """Corners tracked by pyramidal Lucas-Kanade; forward and back they must return to within `limit` px.
+
+    quality, distance: of `cv2.goodFeaturesToTrack`. window, levels: side of the window in px, and pyramid levels.
+    """
+    start: Any = cv2.goodFeaturesToTrack(first, _MOST_POINTS, quality, distance)
     if start is None:  # no corner
         return _field(first, np.empty((0, 2)), np.empty((0, 2)))
-    track = partial(cv2.calcOpticalFlowPyrLK, winSize=_WINDOW, maxLevel=_LEVELS)
+    track = partial(cv2.calcOpticalFlowPyrLK, winSize=(window, window), maxLevel=levels)
     end, there, _ = track(first, second, start, None)
     again, back, _ = track(second, first, end, None)
-    kept = (there > 0) & (back > 0) & (np.linalg.norm(start - again, axis=2) < _LARGEST_ERROR)
+    kept = (there > 0) & (back > 0) & (np.linalg.norm(start - again, axis=2) < limit)
     return _field(first, start[kept], end[kept])
 
 
-def dis(first: Grey, second: Grey) -> Field:
-    """Dense inverse search (DIS), where flow forward and backward agree."""
-    search: Any = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+def dis(first: Grey, second: Grey, *, fast: bool = False, limit: float = 1.0) -> Field:
+    """Dense inverse search (DIS), where flow forward and back returns to within `limit` px; with its fast preset."""
+    preset = cv2.DISOPTICAL_FLOW_PRESET_FAST if fast else cv2.DISOPTICAL_FLOW_PRESET_MEDIUM
+    search: Any = cv2.DISOpticalFlow.create(preset)
     forward, backward = search.calc(first, second, None), search.calc(second, first, None)
     rows, columns = np.indices(first.shape, np.float32)
     outside = (1e3, 1e3)
     returned = cv2.remap(
         backward, columns + forward[..., 0], rows + forward[..., 1], cv2.INTER_LINEAR, borderValue=outside
     )
-    kept = np.linalg.norm(forward + returned, axis=2, keepdims=True) < _LARGEST_ERROR
+    kept = np.linalg.norm(forward + returned, axis=2, keepdims=True) < limit
     return np.where(kept, forward, np.float32(np.nan))
 
 
@@ -66,14 +75,14 @@ MATCHERS: dict[Case, Callable[[Grey, Grey], Field]] = {"sift": sift, "orb": orb,
 """The functions by the name of their input."""
 
 
-def _matches(detector: cv2.Feature2D, norm: int, first: Grey, second: Grey) -> Field:
+def _matches(detector: cv2.Feature2D, norm: int, ratio: float, first: Grey, second: Grey) -> Field:
     (points, a), (others, b) = (detector.detectAndCompute(image, None) for image in (first, second))
     found = []
     if len(points) and len(others) > 1:  # the ratio test needs a second best
         matcher = cv2.BFMatcher(norm)
         nearest = {match.queryIdx: match.trainIdx for match in matcher.match(b, a)}
         for match, second_best in matcher.knnMatch(a, b, 2):
-            if match.distance < _RATIO * second_best.distance and nearest[match.trainIdx] == match.queryIdx:
+            if match.distance < ratio * second_best.distance and nearest[match.trainIdx] == match.queryIdx:
                 found.append((points[match.queryIdx].pt, others[match.trainIdx].pt))
     start, end = np.reshape(found, (-1, 2, 2)).swapaxes(0, 1)
     return _field(first, start, end)
