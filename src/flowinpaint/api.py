@@ -21,7 +21,7 @@ from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of
-from flowinpaint.result import ProgressCallback, Result
+from flowinpaint.result import ProgressCallback, Result, Solution
 
 Field = tuple[npt.NDArray[Any], npt.NDArray[np.floating[Any]], npt.NDArray[np.bool_]]
 """A guide (H, W, 3) or (H, W, 1), a sparse field (H, W, C) and its mask (H, W), as `checks` return them."""
@@ -34,16 +34,30 @@ def inpaint(
     method: str | Path = DEFAULT_METHOD,
     device: str | torch.device = "auto",
     *,
+    robust: bool = False,
+    noise: float | npt.NDArray[Any] | None = None,
+    confidence: float | npt.NDArray[Any] | None = None,
+    second: npt.NDArray[Any] | None = None,
     progress: ProgressCallback | None = None,
     **parameters: Any,
 ) -> Result:
     """Fill a sparse field guided by an image.
+
+    Given vectors come back unchanged, unless `robust`, `noise`, `confidence` or `second` says that they may be wrong:
+    then the result has the best estimate of each vector, and `result.inliers` says which were correct.
 
     image: (H, W, 3) or (H, W), uint8, uint16 or float in [0, 1].
     flow: (H, W, C) of a floating type, any C: 2 for flow, 1 for disparity or depth. Computed and returned in float32.
     mask: (H, W) bool, True where the vector is known; without a mask, finite vectors are known.
     method: one of `methods()`, or the path of a .safetensors file with trained weights.
     device: "auto", "cpu", "cuda", …
+    robust: estimate how noisy the vectors are and which of them are wrong. Needs a method that takes weights:
+    neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami or harmonic. `seed`, 0 by default, selects random folds.
+    noise: standard deviation of the components of correct vectors in the field's unit, a number or (H, W).
+    confidence: probability that a vector is correct, a number or (H, W) in [0, 1]. Without `robust`, noise and
+    confidence are final, and the vectors are correct unless `confidence` says otherwise; with it they are priors.
+    second: the image, like `image`, that the vectors (C = 2, in px) point to: vectors whose surroundings do not match
+    there lose weight. Implies `robust`.
     progress: called during long computations with a `Progress`.
     parameters: those of the method, for example `lam` and `alpha` of "eed", or the `seed` of "wgain" and "pd".
     """
@@ -54,12 +68,29 @@ def inpaint(
     if progress is not None and not callable(progress):
         raise InputError(f"progress must be a function or None, got {type(progress).__name__}")
     found = get_method(method)
+    judge = None
+    if robust or noise is not None or confidence is not None or second is not None:
+        from flowinpaint.robust.fill import robust_fill  # not needed for exact vectors
+        from flowinpaint.robust.hints import check_hints, check_takes_weights
+
+        check_takes_weights(found)
+        hints = check_hints(robust, noise, confidence, second, flow, known)
+        seed = parameters.pop("seed", 0)
+        checks.check_number("seed", seed, checks.Limit.WHOLE)
+        judge = partial(robust_fill, hints=hints, seed=int(seed), progress=progress, soft=found.is_network)
     found.check_parameters(parameters)
     found.check_channels(flow.shape[2])
-    fill = partial(found.prepare(chosen), progress=progress, **parameters)
+    fill = partial(found.prepare(chosen), **parameters)
     with np.errstate(over="ignore"):  # unknown vectors may have any value
         flow = flow.astype(np.float32, copy=False)
-    return fill_together(fill, [(guide, flow, known)], str(method), chosen)[0]
+    field = guide, flow, known
+    if judge is None:
+        return fill_together(partial(fill, progress=progress), [field], str(method), chosen)[0]
+    start = time.perf_counter()
+    tensors = _to_tensors(field, chosen)
+    solution, inliers, sigma = judge(fill, *tensors)
+    _check_finite(solution.u, tensors[1], str(method))
+    return _results(solution, solution.u, str(method), chosen, start, inliers, sigma)[0]
 
 
 def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torch.device) -> list[Result]:
@@ -72,13 +103,30 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     picture, given, c = inputs[0] if len(inputs) == 1 else (torch.cat(x) for x in zip(*inputs, strict=True))
     solution = fill(picture, given, c)
     filled = torch.where(c > 0, given, solution.u.float())
+    _check_finite(filled, given, method)
+    return _results(solution, filled, method, device, start)
+
+
+def _check_finite(filled: Tensor, given: Tensor, method: str) -> None:
     if not torch.isfinite(filled).all():
         raise InputError(f"flow: {method} returned NaN or infinity, from values up to {given.abs().max():.1e}")
-    dense = filled.movedim(1, -1).contiguous().cpu().numpy()
+
+
+def _results(
+    solution: Solution,
+    filled: Tensor,
+    method: str,
+    device: torch.device,
+    start: float,
+    inliers: Tensor | None = None,
+    noise: float | None = None,
+) -> list[Result]:
+    """The results with the fields `filled` (B, C, H, W) of a computation that began at `start`."""
+    dense = filled.float().movedim(1, -1).contiguous().cpu().numpy()
     error = solution.expected_error
     confidence = None if error is None else confidence_of(error)
-    seconds = (time.perf_counter() - start) / len(fields)
-    solution.warn_unless_converged(method, stacklevel=3)
+    seconds = (time.perf_counter() - start) / len(dense)
+    solution.warn_unless_converged(method, stacklevel=4)
 
     return [
         Result(
@@ -92,9 +140,11 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
                 "iterations": solution.iterations,
                 "residual": solution.residual,
                 "status": solution.status,
+                "noise": noise,
             },
+            inliers=None if inliers is None else inliers[i, 0].numpy(),
         )
-        for i in range(len(fields))
+        for i in range(len(dense))
     ]
 
 

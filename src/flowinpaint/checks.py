@@ -65,43 +65,43 @@ def check_mask(mask: object, flow: npt.NDArray[np.floating[Any]]) -> npt.NDArray
     return known
 
 
-def check_image(image: object, size: tuple[int, ...]) -> npt.NDArray[np.float32]:
+def check_image(image: object, size: tuple[int, ...], name: str = "image") -> npt.NDArray[np.float32]:
     """Any accepted image as (H, W, 3) float32 in [0, 1]; grey becomes three equal channels."""
-    picture = check_picture(image, size)
+    picture = check_picture(image, size, name)
     scaled = picture.astype(np.float32, copy=False) / np.float32(full_scale(picture))
     return np.broadcast_to(scaled, (*size, 3))
 
 
-def check_picture(image: object, size: tuple[int, ...]) -> npt.NDArray[Any]:
+def check_picture(image: object, size: tuple[int, ...], name: str = "image") -> npt.NDArray[Any]:
     """Any accepted image as (H, W, 3) or (H, W, 1): uint8 and uint16 unchanged, others float32 in [0, 1].
 
-    size: (H, W), or the shape (H, W, C) of the flow.
+    size: (H, W), or the shape (H, W, C) of the flow. name: the argument that errors name.
     """
     if not isinstance(image, np.ndarray):
-        raise InputError(f"image must be a numpy array (H, W, 3) or (H, W), got {type(image).__name__}")
+        raise InputError(f"{name} must be a numpy array (H, W, 3) or (H, W), got {type(image).__name__}")
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
-        raise InputError(f"image must have shape (H, W, 3) or (H, W), got {image.shape}")
+        raise InputError(f"{name} must have shape (H, W, 3) or (H, W), got {image.shape}")
     if image.shape[:2] != size[:2]:
         if image.shape[:2] == size[1:]:
             raise InputError(f"flow must have shape (H, W, C), got {size}; pass np.moveaxis(flow, 0, -1)")
-        raise InputError(f"image must have the size of the flow, {tuple(size[:2])}, got {image.shape[:2]}")
+        raise InputError(f"{name} must have the size of the flow, {tuple(size[:2])}, got {image.shape[:2]}")
     if np.issubdtype(image.dtype, np.floating):
         if not np.isfinite(image).all():
-            raise InputError("image must have values in [0, 1], got NaN or infinity")
+            raise InputError(f"{name} must have values in [0, 1], got NaN or infinity")
         # Tolerates the small overshoot of filters but not an image in 0..255.
         if image.min() < -0.01 or image.max() > 1.01:
             raise InputError(
-                f"image must have values in [0, 1] if float and 0..255 if uint8, got {image.dtype} from "
+                f"{name} must have values in [0, 1] if float and 0..255 if uint8, got {image.dtype} from "
                 f"{image.min():.4g} to {image.max():.4g}"
             )
         image = np.clip(image, 0, 1).astype(np.float32)
     elif image.dtype not in (np.uint8, np.uint16):
-        raise InputError(f"image must be uint8, uint16 or float in [0, 1], got {image.dtype}")
+        raise InputError(f"{name} must be uint8, uint16 or float in [0, 1], got {image.dtype}")
     elif image.dtype == np.uint16 and 0 < (brightest := int(image.max(initial=0))) < 2**_FEW_BITS:
         bits = next(bits for bits in (8, 10, _FEW_BITS) if brightest < 2**bits)
         warnings.warn(
-            f"image: the largest uint16 value is {brightest}, so the image is nearly black. If it is {bits}-bit, pass "
-            f"image / {2**bits - 1}.",
+            f"{name}: the largest uint16 value is {brightest}, so the image is nearly black. If it is {bits}-bit, pass "
+            f"{name} / {2**bits - 1}.",
             stacklevel=3,
         )
     return image if image.ndim == 3 else image[..., None]
@@ -160,6 +160,35 @@ def check_range(name: str, value: object, limit: Limit) -> None:
     fits = isinstance(value, tuple) and len(value) == 2 and all(_passes(x, limit) for x in value)
     if not fits or value[0] > value[1]:  # type: ignore[index]
         raise InputError(f"{name} must be a pair low <= high, each {limit.value[0]}, got {value!r}")
+
+
+def check_point_values(
+    name: str, value: object, known: npt.NDArray[np.bool_], limit: Limit
+) -> npt.NDArray[np.float32] | None:
+    """A number, or an array (H, W) with a value within the limit at each known pixel, as float32 (H, W), 0 elsewhere.
+
+    None stays None.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, np.ndarray):
+        if not _passes(value, limit):
+            raise InputError(
+                f"{name} must be {limit.value[0]}, or a numpy array of them of shape {known.shape}, got {value!r:.60}"
+            )
+        return np.where(known, np.float32(value), np.float32(0))  # type: ignore[arg-type]
+    if (
+        value.shape != known.shape
+        or value.dtype == np.bool_
+        or not np.isrealobj(value)
+        or value.dtype.kind not in "iuf"
+    ):
+        raise InputError(f"{name} must be an array of numbers of shape {known.shape}, got {value.dtype} {value.shape}")
+    given = value[known]
+    if not (np.isfinite(given).all() and limit.value[1](given.min()) and limit.value[1](given.max())):
+        bad = next(x for x in given if not (math.isfinite(x) and limit.value[1](x)))
+        raise InputError(f"{name} must be {limit.value[0]} at each known vector, got {bad}")
+    return np.where(known, value, 0).astype(np.float32)
 
 
 def _passes(value: object, limit: Limit) -> bool:

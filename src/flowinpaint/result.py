@@ -3,7 +3,7 @@
 A network returns a `Filled` (networks/output.py): field and logarithm of the expected error, differentiable and in the
 network's own units. `methods.neural` converts it to a `Solution`, the return type of every method: tensors, the error
 in the field's unit, and how the computation ended. `inpaint` converts that to a `Result`: numpy arrays, with the known
-vectors restored bit by bit.
+vectors restored bit by bit unless `robust.fill` judged them.
 """
 
 from __future__ import annotations
@@ -75,20 +75,25 @@ class Info(TypedDict):
     iterations: int
     residual: float | None
     status: Status
+    noise: float | None
 
 
 @dataclass(frozen=True)
 class Result:
     """The dense field that `inpaint` returns, with its expected error.
 
-    flow: (H, W, C) float32, dense, the known vectors unchanged.
-    expected_error: (H, W) float32, the predicted endpoint error in the field's unit: 0 where known, and infinite
-    elsewhere if all known vectors are equal. None for a method that predicts no errors.
+    flow: (H, W, C) float32, dense; the known vectors are unchanged unless `inpaint` judges them.
+    expected_error: (H, W) float32, the predicted endpoint error in the field's unit: 0 where a vector is known exactly,
+    and infinite elsewhere if all known vectors are equal. None for a method that predicts no errors.
     confidence: (H, W) float32 in [0, 1], the estimated probability that the error is below 1 (a pixel, for flow).
-    info: method, device, seconds, iterations, residual, status; the seconds of a first call may include compilation.
+    info: method, device, seconds, iterations, residual, status, noise; the seconds of a first call may include
+    compilation. noise: the estimated standard deviation of the known vectors in the field's unit.
+    inliers: (H, W) float32 in [0, 1], the estimated probability that each known vector is correct, NaN where none is
+    known. It and the noise are None unless `inpaint` gets `robust`, `noise`, `confidence` or `second`.
     """
 
     flow: npt.NDArray[np.float32]
     confidence: npt.NDArray[np.float32] | None
     expected_error: npt.NDArray[np.float32] | None
     info: Info
+    inliers: npt.NDArray[np.float32] | None = None

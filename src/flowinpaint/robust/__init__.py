@@ -1,0 +1,1 @@
+"""Imperfect input: noise, wrong vectors, and what the user knows about them."""
