@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy.typing as npt
 import typer
 from rich.text import Text
 
@@ -19,13 +22,18 @@ from flowinpaint.io import (
     clip_to_format,
     read_flow,
     read_image,
+    read_map,
     read_mask,
+    read_probability,
     write_flow,
     write_image,
 )
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
+from flowinpaint.robust.hints import check_takes_weights
 from flowinpaint.viz.sheet import preview as draw_preview
+
+Array = npt.NDArray[Any]
 
 ERROR_SUFFIXES = (".pfm", ".npy", ".npz")
 """Formats that can hold the value 0, which expected errors have where vectors are known."""
@@ -56,6 +64,31 @@ def command(
             help="Also write the expected error of each vector: .pfm, .npy or .npz. Only some networks predict it."
         ),
     ] = None,
+    robust: Annotated[
+        bool,
+        typer.Option(
+            "--robust", help="Vectors may be noisy or wrong: judge them, and fill from the best estimate of each."
+        ),
+    ] = False,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER|FILE",
+            help="Standard deviation of the vectors, in the field's unit: number, .npy, .npz, .pfm, 16-bit .png.",
+        ),
+    ] = None,
+    confidence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER|FILE",
+            help="Probability that each vector is correct: a number, .npy, .npz, .pfm, or an image (white is 1).",
+        ),
+    ] = None,
+    second: Annotated[Path | None, typer.Option(help="The image that the vectors point to; implies --robust.")] = None,
+    inliers: Annotated[
+        Path | None,
+        typer.Option(help="Also write the probability that each given vector is correct: .pfm, .npy or .npz."),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method, e.g. lam=1e-4."),
@@ -72,20 +105,26 @@ def command(
         table = read_parameters(params)
     method = method or (DEFAULT_METHOD if table is None else table.method)
     found = get_method(method)
-    found.check_parameters(overrides)
     if errors is not None and not found.gives_error:
         raise InputError(f"--errors needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
     if table is not None and table.method != method:
         raise InputError(f"{params}: must hold parameters of {method}, got those of {table.method}")
-    _check_distinct([out, preview, errors], inputs=[image, flow, mask, params])
+    judged = robust or any(x is not None for x in (noise, confidence, second))
+    found.check_parameters({key: value for key, value in overrides.items() if key != "seed" or not judged})
+    if judged:
+        check_takes_weights(found)
+    if inliers is not None and not judged:
+        raise InputError("--inliers needs --robust, --noise, --confidence or --second")
+    _check_distinct([out, preview, errors, inliers], inputs=[image, flow, mask, params, second])
     if invert_mask and mask is None:
         raise InputError("--invert-mask needs --mask")
     sparse, valid = read_flow(flow)
     check_flow_writable(out, sparse.shape[2])
-    if errors is not None:
-        if errors.suffix.lower() not in ERROR_SUFFIXES:
-            raise InputError(f"--errors must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {errors}")
-        check_flow_writable(errors, 1)
+    for name, path in (("--errors", errors), ("--inliers", inliers)):
+        if path is not None and path.suffix.lower() not in ERROR_SUFFIXES:
+            raise InputError(f"{name} must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {path}")
+        if path is not None:
+            check_flow_writable(path, 1)
     if preview is not None:
         check_image_writable(preview)
     guide = read_image(image)
@@ -99,25 +138,38 @@ def command(
             say("Note:", "yellow", f"{dropped} pixels of {mask} are unknown in {flow} and stay unknown.")
     if not known.any():
         raise InputError(f"{mask or flow}: at least one pixel must be known, got none")
-    if (clip_to_format(out, sparse)[known] != sparse[known]).any():
+    other = None if second is None else read_image(second)
+    if second is not None and other is not None:
+        _check_size(second, other.shape, flow, sparse.shape)
+    hints: dict[str, Any] = {
+        "robust": robust,
+        "noise": _point_values("--noise", noise, read_map),
+        "confidence": _point_values("--confidence", confidence, read_probability),
+        "second": other,
+    }
+    if not judged and (clip_to_format(out, sparse)[known] != sparse[known]).any():
         raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
 
-    parameters = ({} if table is None else table.at(float(known.mean()))) | overrides
+    parameters: dict[str, Any] = ({} if table is None else table.at(float(known.mean()))) | overrides
     with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
-        result = inpaint(guide, sparse, known, method, device, progress=partial(report, method), **parameters)
+        progress = partial(report, method)
+        result = inpaint(guide, sparse, known, method, device, progress=progress, **hints, **parameters)
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
-        picture = draw_preview(guide, sparse, known, labelled, expected={method: result.expected_error})
+        expected = {method: result.expected_error}
+        picture = draw_preview(guide, sparse, known, labelled, expected=expected, inliers=result.inliers)
     dense = clip_to_format(out, result.flow)
     write_flow(out, dense)
     if errors is not None and result.expected_error is not None:
         write_flow(errors, result.expected_error[..., None])
+    if inliers is not None and result.inliers is not None:
+        write_flow(inliers, result.inliers[..., None])
     if preview is not None and picture is not None:
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
         say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a KITTI PNG.")
-    if known.all():
+    if known.all() and not judged:
         say("Note:", "yellow", "every vector was known; there was nothing to fill.")
     info = result.info
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
@@ -126,8 +178,28 @@ def command(
         f"{info['seconds']:.2f} s{iterations}."
     )
     output.print(Text(sentence), soft_wrap=True)
-    for path in filter(None, (errors, preview)):
+    if result.inliers is not None:
+        output.print(Text(_judgement(result.inliers[known], info["noise"])), soft_wrap=True)
+    for path in filter(None, (errors, inliers, preview)):
         tell_written(path)
+
+
+def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) -> float | Array | None:
+    """The value of an option that is a number or a file."""
+    if text is None:
+        return None
+    with suppress(ValueError):
+        return float(text)
+    if not Path(text).suffix:
+        raise InputError(f"{option} must be a number or a file name, got {text!r}")
+    return read(Path(text))
+
+
+def _judgement(p: Array, noise: float | None) -> str:
+    """A sentence on the inlier probabilities (N,) of the given vectors."""
+    wrong = int((p < 0.5).sum())
+    found = f"{wrong} of {p.size} given vectors ({100 * wrong / p.size:.1f} %) are probably wrong"
+    return f"{found}." if noise is None else f"{found}; the noise of the others is {noise:.3g}."
 
 
 def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> None:

@@ -3,6 +3,7 @@
 from flowinpaint.io.files import StrPath, atomic_path, check_folder_writable, make_folder
 from flowinpaint.io.flow import FLOW_SUFFIXES, check_flow_writable, clip_to_format, read_flow, write_flow
 from flowinpaint.io.images import IMAGE_SUFFIXES, check_image_writable, read_image, read_mask, write_image, write_mask
+from flowinpaint.io.maps import read_map, read_probability
 
 __all__ = [
     "FLOW_SUFFIXES",
@@ -16,7 +17,9 @@ __all__ = [
     "make_folder",
     "read_flow",
     "read_image",
+    "read_map",
     "read_mask",
+    "read_probability",
     "write_flow",
     "write_image",
     "write_mask",

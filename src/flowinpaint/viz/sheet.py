@@ -46,13 +46,15 @@ def preview(
     results: Mapping[str, Field | tuple[Field, str]],
     truth: Field | None = None,
     expected: Mapping[str, Field | None] | None = None,
+    inliers: Field | None = None,
 ) -> Rgb:
     """Draw a sheet of image, known vectors, each result, and, with a truth, the errors.
 
     image, flow and mask are as in `draw_given`. results are fields (H, W, C) by name, optionally with a line of small
     print. truth is (H, W, C), non-finite where unknown. expected are the expected errors (H, W) of results by name
-    (`Result.expected_error`), grey where infinite. All fields share one colour range and all error maps another, both
-    shown in a key. The sheet is at most about 2400 px wide.
+    (`Result.expected_error`), grey where infinite. inliers (H, W) are the probabilities that the known vectors are
+    correct (`Result.inliers`), drawn from blue (wrong) to red (correct). All fields share one colour range and all
+    error maps another, both shown in a key. The sheet is at most about 2400 px wide.
     """
     expected = expected or {}
     if unknown := sorted(expected.keys() - results.keys()):
@@ -72,6 +74,11 @@ def preview(
         (f"Image\n{mask.shape[1]} x {mask.shape[0]} px", as_rgb(image)),
         (f"Given\n{share}", draw_given(image, flow, mask, limits, size)),
     ]
+    if inliers is not None:
+        wrong = np.mean(inliers[mask] < 0.5, dtype=np.float64)
+        judged = draw_given(image, inliers[..., None], mask & np.isfinite(inliers), FieldRange(0.0, 1.0), size)
+        inputs.append((f"Judged\nblue: wrong, {three_figures(100 * wrong)} %", judged))
+        columns = max(columns, 3)
     errors: dict[str, Field] = {}
     if truth is not None:
         inputs.append(("Ground truth", colour_field(truth, limits)))

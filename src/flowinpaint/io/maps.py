@@ -1,0 +1,35 @@
+"""Maps of one number per pixel, such as noise and probabilities, in .npy, .npz, .pfm and .png files."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flowinpaint.errors import FileFormatError, check_file
+from flowinpaint.io.files import StrPath, existing_file
+from flowinpaint.io.flow import read_flow
+from flowinpaint.io.images import IMAGE_SUFFIXES, read_image
+
+Map = npt.NDArray[np.floating[Any]]
+
+
+def read_map(path: StrPath) -> Map:
+    """Read a map (H, W), NaN where unknown; a 16-bit PNG holds 256 times the values, 0 for unknown."""
+    path = existing_file(path)
+    field, _ = read_flow(path)
+    check_file(path, field.shape[2] != 1 and f"a map must have one channel, got {field.shape[2]}")
+    return field[..., 0]
+
+
+def read_probability(path: StrPath) -> Map:
+    """Read a map (H, W) of probabilities; in an image, black is 0 and full scale, 255 or 65535, is 1."""
+    path = Path(path)
+    if path.suffix.lower() not in IMAGE_SUFFIXES:
+        return read_map(path)
+    picture = read_image(path)
+    if picture.ndim == 3:
+        if (picture != picture[..., :1]).any():
+            raise FileFormatError(f"{path}: probabilities must be a grey image, got one in colour")
+        picture = picture[..., 0]
+    return picture.astype(np.float32) / np.float32(255 if picture.dtype == np.uint8 else 1)
