@@ -47,7 +47,9 @@ def test_result_has_the_promised_form(method: str) -> None:
     assert result.info["method"] == method
     assert result.info["status"] in ("converged", "complete")
     assert result.info["seconds"] > 0
-    assert set(result.info) == {"method", "device", "seconds", "iterations", "residual", "status"}
+    assert set(result.info) == {"method", "device", "seconds", "iterations", "residual", "status", "noise"}
+    assert result.info["noise"] is None
+    assert result.inliers is None
 
 
 @pytest.mark.filterwarnings("ignore:amle got no further", "ignore:amle stopped")

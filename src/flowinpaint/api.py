@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of
 from flowinpaint.result import ProgressCallback, Result, Solution
+
+if TYPE_CHECKING:
+    from flowinpaint.robust.fill import RobustSolution
 
 Field = tuple[npt.NDArray[Any], npt.NDArray[np.floating[Any]], npt.NDArray[np.bool_]]
 """A guide (H, W, 3) or (H, W, 1), a sparse field (H, W, C) and its mask (H, W), as `checks` return them."""
@@ -69,6 +72,8 @@ def inpaint(
         raise InputError(f"progress must be a function or None, got {type(progress).__name__}")
     found = get_method(method)
     judge = None
+    if not isinstance(robust, bool | np.bool_):
+        raise InputError(f"robust must be True or False, got {robust!r:.60}")
     if robust or noise is not None or confidence is not None or second is not None:
         from flowinpaint.robust.fill import robust_fill  # not needed for exact vectors
         from flowinpaint.robust.hints import check_hints, check_takes_weights
@@ -86,11 +91,7 @@ def inpaint(
     field = guide, flow, known
     if judge is None:
         return fill_together(partial(fill, progress=progress), [field], str(method), chosen)[0]
-    start = time.perf_counter()
-    tensors = _to_tensors(field, chosen)
-    solution, inliers, sigma = judge(fill, *tensors)
-    _check_finite(solution.u, tensors[1], str(method))
-    return _results(solution, solution.u, str(method), chosen, start, inliers, sigma)[0]
+    return _fill_judged(partial(judge, fill), field, str(method), chosen)
 
 
 def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torch.device) -> list[Result]:
@@ -105,6 +106,15 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     filled = torch.where(c > 0, given, solution.u.float())
     _check_finite(filled, given, method)
     return _results(solution, filled, method, device, start)
+
+
+def _fill_judged(judge: Callable[..., RobustSolution], field: Field, method: str, device: torch.device) -> Result:
+    """The result of `robust_fill`, bound to all but its tensors, on a checked field."""
+    start = time.perf_counter()
+    image, given, c = _to_tensors(field, device)
+    solution, inliers, noise = judge(image, given, c)
+    _check_finite(solution.u, given, method)
+    return _results(solution, solution.u, method, device, start, inliers, noise)[0]
 
 
 def _check_finite(filled: Tensor, given: Tensor, method: str) -> None:

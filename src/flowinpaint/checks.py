@@ -19,6 +19,7 @@ Range = tuple[float, float]
 Counts = tuple[int, int]
 """A pair (low, high)."""
 
+_LARGEST = float(np.finfo(np.float32).max)
 _FEW_BITS = 12
 """Cameras store 10 or 12 bits in 16; an image that uses at most 12 bits is probably not meant to be nearly black."""
 
@@ -172,7 +173,7 @@ def check_point_values(
     if value is None:
         return None
     if not isinstance(value, np.ndarray):
-        if not _passes(value, limit):
+        if not _passes(value, limit) or float(value) > _LARGEST:  # type: ignore[arg-type]
             raise InputError(
                 f"{name} must be {limit.value[0]}, or a numpy array of them of shape {known.shape}, got {value!r:.60}"
             )
@@ -184,9 +185,9 @@ def check_point_values(
         or value.dtype.kind not in "iuf"
     ):
         raise InputError(f"{name} must be an array of numbers of shape {known.shape}, got {value.dtype} {value.shape}")
-    given = value[known]
-    if not (np.isfinite(given).all() and limit.value[1](given.min()) and limit.value[1](given.max())):
-        bad = next(x for x in given if not (math.isfinite(x) and limit.value[1](x)))
+    given = value[known].astype(np.float64)
+    if not (np.abs(given).max() <= _LARGEST and limit.value[1](given.min()) and limit.value[1](given.max())):
+        bad = next(x for x in given if not (abs(x) <= _LARGEST and limit.value[1](x)))
         raise InputError(f"{name} must be {limit.value[0]} at each known vector, got {bad}")
     return np.where(known, value, 0).astype(np.float32)
 

@@ -367,7 +367,7 @@ Keywords = list[dict[str, Any]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Keywords:
-    """The keywords of each fill, by an `inpaint` that accepts `robust` and `second` and judges half of the vectors."""
+    """The keywords of each fill, by an `inpaint` that judges by the length of a vector."""
     made: Keywords = []
 
     def judging(*arguments: Any, robust: bool = False, second: Any = None, **parameters: Any) -> Result:
@@ -376,8 +376,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Keywords:
         if robust:
             inliers = np.where(arguments[2], np.float32(0.5), np.float32(np.nan))
             inliers[np.abs(np.nan_to_num(arguments[1])).max(2) > 12] = 0
-            object.__setattr__(result, "inliers", inliers)
-            result.info["noise"] = np.float32(0.25)  # type: ignore[typeddict-unknown-key]
+            result.info["noise"] = 0.25
+            return replace(result, inliers=inliers)
         return result
 
     monkeypatch.setattr("flowinpaint.evaluation.runner.inpaint", judging)

@@ -22,6 +22,7 @@ from flowinpaint.methods.registry import METHODS
 from flowinpaint.metrics import geometric_mean
 from flowinpaint.networks.weights import CHECKSUMS, check_shipped, read_checksums
 from flowinpaint.neuroexplicit import dtm
+from flowinpaint.robust.assessor import WEIGHTS as ASSESSOR
 from flowinpaint.speed.cases import check_weights
 from helpers import generator, neuroexplicit, random_field, reference
 
@@ -51,10 +52,11 @@ def card_of(name: str) -> Path:
 
 def test_the_flagship_is_shipped_and_each_file_has_a_checksum_and_a_card() -> None:
     assert "neuroexplicit" in SHIPPED
-    names = {f"{name}.safetensors" for name in SHIPPED}
+    names = {f"{name}.safetensors" for name in SHIPPED} | {ASSESSOR.name}
     assert read_checksums(FOLDER / CHECKSUMS).keys() == names
     assert {path.name for path in FOLDER.iterdir()} == {CHECKSUMS} | names
     assert all(card_of(name).is_file() for name in SHIPPED)
+    assert (FOLDER.parent / "robust" / "card.md").is_file()
     lines = (FOLDER / CHECKSUMS).read_text().splitlines()
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w-]+\.safetensors", line) for line in lines)  # what sha256sum -c reads
 

@@ -89,6 +89,43 @@ class TestPreview:
             )
             assert len({sheet.tobytes() for sheet in drawn}) == 3  # the key tells large from small, the map where
 
+    @pytest.mark.parametrize("truth", [False, True])
+    def test_the_judgement_is_drawn_where_vectors_are_given(self, truth: bool) -> None:
+        image, flow, mask = random_field(60, 80)
+        given = flow if truth else None
+        right, wrong = (np.where(mask, np.float32(p), np.nan) for p in (1, 0))
+        plain = preview(image, flow, mask, {"one": flow}, given)
+        drawn = [preview(image, flow, mask, {"one": flow}, given, inliers=p) for p in (right, wrong, 1 - right)]
+        assert drawn[0].size > plain.size
+        assert drawn[0].shape[1] <= 2400
+        assert not np.array_equal(drawn[0], drawn[1])
+        assert np.array_equal(drawn[1], drawn[2])
+        elsewhere = np.where(mask, right, 0.3)  # what is said of vectors that are not given does not matter
+        assert np.array_equal(preview(image, flow, mask, {"one": flow}, given, inliers=elsewhere), drawn[0])
+
+    def test_a_right_vector_is_red_and_a_wrong_one_blue(self) -> None:
+        mask = np.ones((60, 80), np.bool_)
+        grey, zero = np.full((60, 80), 128, np.uint8), np.zeros((60, 80, 2), np.float32)
+        means = [
+            preview(grey, zero, mask, {"one": zero}, inliers=np.full((60, 80), p, np.float32)).mean((0, 1))
+            for p in (0.0, 1.0)
+        ]
+        assert means[0][2] > means[1][2]
+        assert means[1][0] > means[0][0]
+
+    def test_some_vectors_may_have_no_judgement(self) -> None:
+        image, flow, mask = random_field(30, 40)
+        some = np.where(mask & (np.arange(40) < 20), np.float32(0.9), np.float32(np.nan))
+        preview(image, flow, mask, {"one": flow}, inliers=some)
+        preview(image, flow, mask, {"one": flow}, inliers=np.full(mask.shape, np.nan, np.float32))
+
+    @pytest.mark.parametrize("results", [0, 1, 2, 7])
+    def test_the_judgement_fits_with_any_number_of_results(self, results: int) -> None:
+        image, flow, mask = random_field(30, 40, 1)
+        fields = {f"method {i}": flow + i for i in range(results)}
+        sheet = preview(image, flow, mask, fields, flow, inliers=np.where(mask, 0.5, np.nan))
+        assert 400 < sheet.shape[1] <= 2400
+
     def test_bad_results_are_named(self) -> None:
         image, flow, mask = random_field(30, 40)
         with pytest.raises(InputError, match="expected must have names of results, got 'two'"):
@@ -97,3 +134,6 @@ class TestPreview:
             preview(image, flow, mask, {"one": flow}, expected={"one": flow})
         with pytest.raises(InputError, match="results and truth must have the shape of flow"):
             preview(image, flow, mask, {"one": flow[..., :1]})
+        for bad in (flow, flow[..., 0][1:], flow[0, 0]):
+            with pytest.raises(InputError, match=r"inliers must have shape \(30, 40\), got "):
+                preview(image, flow, mask, {"one": flow}, inliers=bad)

@@ -115,7 +115,9 @@ def command(
         check_takes_weights(found)
     if inliers is not None and not judged:
         raise InputError("--inliers needs --robust, --noise, --confidence or --second")
-    _check_distinct([out, preview, errors, inliers], inputs=[image, flow, mask, params, second])
+    _check_distinct(
+        [out, preview, errors, inliers], inputs=[image, flow, mask, params, second, *map(_file_of, (noise, confidence))]
+    )
     if invert_mask and mask is None:
         raise InputError("--invert-mask needs --mask")
     sparse, valid = read_flow(flow)
@@ -182,6 +184,14 @@ def command(
         output.print(Text(_judgement(result.inliers[known], info["noise"])), soft_wrap=True)
     for path in filter(None, (errors, inliers, preview)):
         tell_written(path)
+
+
+def _file_of(text: str | None) -> Path | None:
+    """The file that an option names, which may also be a number."""
+    with suppress(ValueError, TypeError):
+        float(text)  # type: ignore[arg-type]
+        return None
+    return None if text is None else Path(text)
 
 
 def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) -> float | Array | None:

@@ -52,7 +52,7 @@ def array_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
 
 
 def open_npy(path: Path, kinds: str) -> Array:
-    """Read a .npy file: a field (H, W, C) for the dtype kinds "f", a mask (H, W) for "biu"."""
+    """Read a .npy file: a field (H, W, C) for the dtype kinds "f" and "iuf", a mask (H, W) for "biu"."""
     with _decoding(path), path.open("rb") as stream:
         return _load_npy(path, stream, path.stat().st_size, kinds)
 
@@ -72,15 +72,16 @@ def _load_npy(path: Path, stream: IO[bytes], size: int, kinds: str) -> Array:
     old = np.lib.format.read_magic(stream) == (1, 0)
     read_header = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
-    if dtype.kind not in kinds or 0 in shape or len(shape) not in ((2, 3) if kinds == "f" else (2,)):
-        wanted = "floating (H, W) or (H, W, C)" if kinds == "f" else "bool or integer (H, W)"
+    if dtype.kind not in kinds or 0 in shape or len(shape) not in ((2, 3) if "f" in kinds else (2,)):
+        types = "floating or integer" if kinds == "iuf" else "floating" if kinds == "f" else "bool or integer"
+        wanted = f"{types} (H, W)" + (" or (H, W, C)" if "f" in kinds else "")
         raise FileFormatError(f"{path}: must hold {wanted}, got {dtype.name} {shape}")
     needed = stream.tell() + math.prod(shape) * dtype.itemsize
     check_file(path, size_fault(shape[1], shape[0], needed, size))
     stream.seek(0)
     array = np.lib.format.read_array(stream, allow_pickle=False)
     array = array.astype(array.dtype.newbyteorder("="), order="C")
-    return array[..., None] if kinds == "f" and array.ndim == 2 else array
+    return array[..., None] if "f" in kinds and array.ndim == 2 else array
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, check_file
+from flowinpaint.io.arrays import open_npy
 from flowinpaint.io.files import StrPath, existing_file
 from flowinpaint.io.flow import read_flow
 from flowinpaint.io.images import IMAGE_SUFFIXES, read_image
@@ -17,7 +18,7 @@ Map = npt.NDArray[np.floating[Any]]
 def read_map(path: StrPath) -> Map:
     """Read a map (H, W), NaN where unknown; a 16-bit PNG holds 256 times the values, 0 for unknown."""
     path = existing_file(path)
-    field, _ = read_flow(path)
+    field = open_npy(path, "iuf") if path.suffix.lower() == ".npy" else read_flow(path)[0]
     check_file(path, field.shape[2] != 1 and f"a map must have one channel, got {field.shape[2]}")
     return field[..., 0]
 

@@ -21,6 +21,8 @@ SMOOTH_WEIGHT = 0.1
 """Weight of each vector in the smooth prediction, in units of the smoothness term."""
 SMALLEST_BLOCK, BLOCK_SPACINGS = 16, 4.0
 """Side of a block: the larger of a number of px and a multiple of the spacing of points."""
+_LARGEST_ERROR = 1e30
+"""Expected errors above this, also infinite ones, count as this one: the interpolation of infinity is NaN."""
 _SMALLEST_SIDE = 32
 """Smaller fields are filled at full resolution."""
 
@@ -80,4 +82,6 @@ def coarse_fill(fill: FillField, image: Tensor, f: Tensor, mask: Tensor, weight:
     half = pool(full)
     found = fill(downsample_image(image), half.f, half.known.to(f.dtype), half.weight)
     error = found.expected_error
-    return Prediction(upsample(found.u.float(), full), None if error is None else upsample(error, full))
+    return Prediction(
+        upsample(found.u.float(), full), None if error is None else upsample(error.clamp(max=_LARGEST_ERROR), full)
+    )

@@ -24,8 +24,12 @@ from flowinpaint.robust.trend import continue_ramps
 
 EXACT_NOISE = 0.15
 """Vectors whose estimated noise is below this share of their scale are kept exactly, as far as they are correct."""
-LEAST_EXACT, LEAST_NOISY = 0.03, 0.1
-"""A vector with a lower probability than this is left out, if the vectors are exact, and if they are noisy."""
+LEAST_EXACT, LEAST_NOISY = (0.5, 0.03), 0.1
+"""A vector with a lower probability than this is left out: if the vectors are exact, and if they are noisy.
+
+If they are exact, for a method without and with weights. The networks spread a wrong vector less than the explicit
+methods, and need the vectors next to motion edges, of which many have a low probability.
+"""
 WEIGHT = 30.0
 """Weight k of a vector if no other vector shares its error, in units of the smoothness term."""
 _LARGEST_CHANGE = 30.0
@@ -76,14 +80,22 @@ def robust_fill(
         p = torch.sigmoid(verdict.logit)
         noise = float(torch.exp((p * torch.log(verdict.noise)).sum() / p.sum().clamp(min=1e-6)))
         if noise < EXACT_NOISE * points.scale:
-            return _from_exact(counted, image, f, mask, points, verdict, noise, device)
+            least = LEAST_EXACT[soft]
+            return _told(_from_exact(counted, image, f, mask, points, verdict, noise, least, device), hints)
         kept = _kept(p, LEAST_NOISY)
         weight = points.on_grid(kept * (WEIGHT / sharing)) if soft else None
         solution = counted(image, points.on_grid(kept[:, None] * verdict.vectors), points.on_grid(kept), weight)
         u = continue_ramps(solution.u.float(), points, verdict.vectors, _trust(points, verdict))
         error = _with_error_of_points(solution.expected_error, points, verdict)
         inliers = _inliers(points, verdict, u, f, mask)
-    return RobustSolution(_on(device, replace(solution, u=u, expected_error=error)), inliers, noise)
+    return _told(RobustSolution(_on(device, replace(solution, u=u, expected_error=error)), inliers, noise), hints)
+
+
+def _told(found: RobustSolution, hints: Hints) -> RobustSolution:
+    """Final probabilities are those of the caller, also at vectors of a dense field that are no points."""
+    if hints.estimate or hints.confidence is None:
+        return found
+    return found._replace(inliers=torch.where(found.inliers.isnan(), torch.nan, hints.confidence.cpu().float()))
 
 
 class _Counter:
@@ -127,14 +139,15 @@ def _from_exact(
     points: Points,
     verdict: Verdict,
     noise: float,
+    least: float,
     device: torch.device,
 ) -> RobustSolution:
-    """Fill from the given vectors themselves, without those that are wrong."""
-    kept = points.on_grid(_kept(torch.sigmoid(verdict.logit), LEAST_EXACT))
+    """Fill from the given vectors themselves, without those whose probability is at most `least`."""
+    kept = points.on_grid(_kept(torch.sigmoid(verdict.logit), least))
     solution = fill(image, f * kept, kept, None)
     inliers = _inliers(points, verdict, solution.u, f, mask)
     if int((mask > 0).sum()) > len(points):  # a dense field: keep the vectors between the points, too
-        kept = mask * (inliers.nan_to_num() > LEAST_EXACT)
+        kept = mask * (inliers.nan_to_num() > least)
         solution = fill(image, f * kept, kept, None)
     u = continue_ramps(solution.u.float(), points, points.vectors, _trust(points, verdict))
     u = torch.where(kept > 0, f, u)
@@ -192,7 +205,7 @@ def _inliers(points: Points, verdict: Verdict, u: Tensor, f: Tensor, mask: Tenso
     if bool(others.any()):
         index = distance_transform_edt(~points.mask.numpy(), return_distances=False, return_indices=True)
         rows, columns = (torch.from_numpy(i)[others] for i in index)
-        off = norm((u - f)[0].permute(1, 2, 0)).square()
+        off = norm((u.float() - f)[0].permute(1, 2, 0)).square()
         variance = points.on_grid(2 * verdict.noise**2 + verdict.error**2)[0, 0]
         change = (off[others] - off[rows, columns]) / (2 * variance[rows, columns].clamp(min=1e-12))
         logit[others] = logit[rows, columns] - change.clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)

@@ -30,7 +30,7 @@ class Hints(NamedTuple):
 
 
 def check_hints(
-    robust: object,
+    robust: bool | np.bool_,
     noise: object,
     confidence: object,
     second: object,
@@ -38,8 +38,6 @@ def check_hints(
     known: npt.NDArray[np.bool_],
 ) -> Hints:
     """The hints from the arguments of `inpaint`; InputError unless they fit the field (H, W, C) and its mask."""
-    if not isinstance(robust, bool | np.bool_):
-        raise InputError(f"robust must be True or False, got {robust!r:.60}")
     sigma = check_point_values("noise", noise, known, Limit.WEIGHT)
     p = check_point_values("confidence", confidence, known, Limit.CHANCE)
     if p is not None and not p.any():

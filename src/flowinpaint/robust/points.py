@@ -63,7 +63,7 @@ class Points:
         """
         differences = self.differences
         fourth = differences.kthvalue(min(4, differences.shape[1]), dim=1).values.median()
-        smallest = max(_SMALLEST_SCALE * self.spread, 1e-6 * float(self.vectors.abs().max()), 1e-12)
+        smallest = max(_SMALLEST_SCALE * self.spread, 1e-6 * float(self.vectors.abs().max()), 1e-30)
         return max(float(fourth), smallest)
 
     @cached_property
@@ -161,7 +161,7 @@ def local_affine(points: Points, trust: Tensor) -> tuple[Tensor, Tensor]:
     penalty = torch.diag(torch.tensor(_SLOPE_PENALTY))
     for _ in range(_REWEIGHTINGS):
         mean = (prior * residual).sum(1, keepdim=True) / prior.sum(1, keepdim=True)
-        width = torch.minimum(0.5 * mean, 1.5 * residual.median(1, keepdim=True).values) + 1e-9
+        width = torch.minimum(0.5 * mean, 1.5 * residual.median(1, keepdim=True).values) + 1e-9 * points.scale
         weight = prior / (1 + (residual / width) ** 2)
         weighted = design * weight[..., None]
         normal = weighted.mT @ design + penalty * weight.sum(1)[:, None, None]
@@ -180,11 +180,17 @@ def _texture(image: Tensor) -> Tensor:
     """Logarithms of contrast in 5×5 and of the smaller eigenvalue of the structure tensor in 11×11, (1, 2, H, W)."""
     g = grey(image)
     contrast = (_blurred(g * g, 5) - _blurred(g, 5).square()).clamp(min=0)
-    x = F.pad((g[..., 2:] - g[..., :-2]) / 2, (1, 1, 0, 0), mode="replicate")
-    y = F.pad((g[..., 2:, :] - g[..., :-2, :]) / 2, (0, 0, 1, 1), mode="replicate")
+    x, y = _slope(g), _slope(g.mT).mT
     a, b, c = (_blurred(product, 11) for product in (x * x, x * y, y * y))
     smaller = (a + c) / 2 - torch.sqrt(((a - c) / 2).square() + b * b)
     return torch.cat([torch.log10(contrast + 1e-6), torch.log10(smaller.clamp(min=0) + 1e-7)], 1)
+
+
+def _slope(g: Tensor) -> Tensor:
+    """Central differences along the last axis, repeated at its ends; 0 if it is shorter than three pixels."""
+    if g.shape[-1] < 3:
+        return torch.zeros_like(g)
+    return F.pad((g[..., 2:] - g[..., :-2]) / 2, (1, 1, 0, 0), mode="replicate")
 
 
 def _coverages(given: Tensor) -> list[Tensor]:

@@ -53,8 +53,8 @@ def preview(
     image, flow and mask are as in `draw_given`. results are fields (H, W, C) by name, optionally with a line of small
     print. truth is (H, W, C), non-finite where unknown. expected are the expected errors (H, W) of results by name
     (`Result.expected_error`), grey where infinite. inliers (H, W) are the probabilities that the known vectors are
-    correct (`Result.inliers`), drawn from blue (wrong) to red (correct). All fields share one colour range and all
-    error maps another, both shown in a key. The sheet is at most about 2400 px wide.
+    correct (`Result.inliers`), drawn from blue (wrong) to red (correct). All fields share one colour range, without
+    the wrong vectors, and all error maps another, both shown in a key. The sheet is at most about 2400 px wide.
     """
     expected = expected or {}
     if unknown := sorted(expected.keys() - results.keys()):
@@ -65,7 +65,10 @@ def preview(
     for name, error in expected_errors.items():
         if error.shape != mask.shape:
             raise InputError(f"expected must have shape {mask.shape}, got {error.shape} for {name!r}")
-    limits = field_range(np.where(mask[..., None], flow, np.nan) if truth is None else truth)
+    if inliers is not None and inliers.shape != mask.shape:
+        raise InputError(f"inliers must have shape {mask.shape}, got {inliers.shape}")
+    shown = mask if inliers is None or not (inliers >= 0.5).any() else mask & (inliers >= 0.5)
+    limits = field_range(np.where(shown[..., None], flow, np.nan) if truth is None else truth)
     rows = -(-len(fields) // _MAX_COLUMNS)
     columns = max(2 if truth is None else 3, -(-len(fields) // max(rows, 1)))
     size = _panel_size(mask.shape, columns)

@@ -84,7 +84,7 @@ def examples_of_scene(
             features = point_features(points, *local_affine(points, torch.ones(len(points))))
             candidates = Candidates(*[points.vectors] * len(Candidates._fields))
         else:
-            matched = second if given.truth.shape[2] == 2 else None
+            matched = second if given.matched else None
             seen = observe(fill, first, points, matched, assessor, number)
             features, candidates, photo = seen.features, seen.candidates, seen.photo
         yield _example(points, drawn, features, candidates, photo, true, correct, given.noise)

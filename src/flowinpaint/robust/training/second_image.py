@@ -9,7 +9,7 @@ import torch
 
 Float = npt.NDArray[np.float32]
 
-_UP, _FINE = 3, 2
+_UP, _FINE = 4, 2
 """Samples per pixel of the first image and of the warped one, along each axis."""
 _SAME_LAYER = 0.7
 """Pixels that land in the same place and whose motions differ by less, in px, belong to the same surface."""

@@ -25,16 +25,22 @@ _ONE_CHANNEL = 0.25
 class SimulatedInput:
     """Given vectors (H, W, C), NaN where there are none, their truth (H, W, C), and what counts as correct.
 
-    noise: standard deviation of the correct vectors in px; NaN for a matcher, where it is not known.
+    noise: standard deviation of the correct vectors in px; NaN for a matcher, where it is not known. Only a matcher's
+    vectors lead to the second image: other inputs have the truth at another magnitude.
     """
 
     vectors: npt.NDArray[np.float32]
     truth: npt.NDArray[np.float32]
     noise: float
 
+    @property
+    def matched(self) -> bool:
+        """Whether the vectors lead to the second image."""
+        return bool(np.isnan(self.noise))
+
     def tolerance(self, errors: Float) -> float:
         """The largest error in px of a correct vector; errors: those of all given vectors."""
-        if np.isnan(self.noise):  # a matcher's own accuracy, within limits
+        if self.matched:  # a matcher's own accuracy, within limits
             return float(np.clip(4 * np.median(errors), 1, 3))
         return max(3.5 * self.noise, 1.0)
 

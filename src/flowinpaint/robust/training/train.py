@@ -13,7 +13,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors.torch import save
@@ -65,7 +64,7 @@ def train(settings: Settings, say: Say = print) -> Assessor:
     assessor = Assessor()
     # Compile the loops once, before many processes do it at the same time.
     fill_field(DEFAULT_METHOD)(torch.rand(1, 3, 64, 64), torch.rand(1, 2, 64, 64), torch.ones(1, 1, 64, 64), None)
-    first = generate(settings, settings.scenes // 6, settings.minutes / 8, None, say)
+    first = generate(settings, max(1, settings.scenes // 6), settings.minutes / 8, None, say)
     fit(assessor.alone, first, settings, settings.steps // 4, alone_loss, say)
     del first
     weights = {name: value.numpy() for name, value in assessor.state_dict().items()}
@@ -110,7 +109,7 @@ def _scene(settings: Settings, weights: Arrays | None, number: int) -> Arrays:
         fill = fill_field(METHODS[1 + number // _OTHER_EVERY % 2] if other else METHODS[0])
     with torch.inference_mode():
         found = join(list(examples_of_scene(generator, number, settings.seed, fill, assessor)))
-        return {f.name: np.array(getattr(found, f.name)) for f in fields(found)}
+        return {f.name: getattr(found, f.name).numpy() for f in fields(found)}
 
 
 @lru_cache(maxsize=1)
