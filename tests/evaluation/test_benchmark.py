@@ -267,7 +267,7 @@ def test_weights_in_a_file_count_by_their_content(root: Path, tmp_path: Path) ->
             {"densities": [], "inputs": ["sift", "lk"]},
             "inputs: no frame has vectors for sift, lk: they lack image2.png",
         ),
-        ({"methods": ["nearest+second"]}, r"methods: no frame has the image2.png that \+second needs"),
+        ({"methods": ["harmonic+second"]}, r"methods: no frame has the image2.png that \+second needs"),
         ({"methods": ["nearest+robust"]}, r"methods must have \+robust only after neuroex.*, got 'nearest\+robust'"),
         ({"methods": ["eed+magic"]}, r"methods must be one of .*'eed\+magic'"),
         ({"datasets": ["C"]}, "datasets.*'C'"),
@@ -412,11 +412,11 @@ def test_variants_pass_robust_and_the_second_image(pairs: Path, asked: Keywords)
 
 def test_frames_without_a_second_image_are_left_out_of_a_variant(pairs: Path, tmp_path: Path, asked: Keywords) -> None:
     out = tmp_path / "out"
-    records = evaluate(pairs, ["nearest", "nearest+second"], [0.1], out=out)
+    records = evaluate(pairs, ["harmonic", "harmonic+second"], [0.1], out=out)
     second = [place for place in places(records) if "second" in place]
-    assert second == ["P/one 0.1 nearest+second", "P/two 0.1 nearest+second"]
+    assert second == ["P/one 0.1 harmonic+second", "P/two 0.1 harmonic+second"]
     assert len(records) == 8
     fi.write_image(pairs / "P" / "one" / "image2.png", np.zeros((96, 128), np.uint8))
     before = len(asked)
-    evaluate(pairs, ["nearest", "nearest+second"], [0.1], out=out)
+    evaluate(pairs, ["harmonic", "harmonic+second"], [0.1], out=out)
     assert [call["second"] is not None for call in asked[before:]] == [True]

@@ -14,7 +14,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
 from flowinpaint.evaluation.records import Record, open_store
 from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
-from flowinpaint.evaluation.variants import SECOND, Variant, parse_variant
+from flowinpaint.evaluation.variants import ROBUST, SECOND, Variant, parse_variant
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, case_text, check_inputs, check_patterns, why_left_out
 from flowinpaint.methods.registry import all_methods, get_method
@@ -104,9 +104,13 @@ def check_cases(densities: Sequence[float], patterns: Sequence[str] = (), inputs
 def check_variant(variant: Variant, argument: str = "methods") -> str:
     """A hash of the weights that a variant needs, "" without any; InputError unless it can run."""
     weights = check_method(variant.method, argument)
-    if variant.robust and not get_method(variant.method, argument).takes_weights:
+    judged = variant.robust or variant.second
+    if judged and not get_method(variant.method, argument).takes_weights:
         fit = ", ".join(method.name for method in all_methods() if method.takes_weights)
-        raise InputError(f"{argument} must have +robust only after {fit} or a file of their kind, got {variant.name!r}")
+        option = ROBUST if variant.robust else SECOND
+        raise InputError(
+            f"{argument} must have {option} only after {fit} or a file of their kind, got {variant.name!r}"
+        )
     return weights
 
 

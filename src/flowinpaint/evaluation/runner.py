@@ -189,7 +189,7 @@ def measure(result: Result, frame: Frame) -> Measurement:
     flow, info, truth, valid = result.flow, result.info, frame.truth, frame.valid
     hidden: npt.NDArray[np.bool_] = valid & ~frame.mask
     imperfect = frame.vectors is not None
-    inliers = getattr(result, "inliers", None)
+    inliers = result.inliers
     noise: Any = info.get("noise")
     return Measurement(
         epe=epe(flow, truth, valid),
