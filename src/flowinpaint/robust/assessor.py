@@ -158,6 +158,13 @@ def verdict_of(
     return Verdict(vectors, logs[..., -1].exp(), log_noise.exp(), logit)
 
 
+def overall_log_noise(log_noise: Tensor, logit: Tensor) -> Tensor:
+    """The logarithm of the noise of whole inputs (…,): the mean over points (…, N), weighted by their probabilities."""
+    p = torch.sigmoid(logit)
+    mean: Tensor = (p * log_noise).sum(-1) / p.sum(-1).clamp(min=1e-6)
+    return mean
+
+
 def _chunked(network: PointNetwork, features: Features, near: Tensor, hints: Features | None = None) -> Tensor:
     """The outputs of a network for all points, a part of them at a time to save memory."""
     looks = []

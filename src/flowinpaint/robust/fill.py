@@ -15,7 +15,7 @@ from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.pyramid import pull
 from flowinpaint.methods.method import Fill
 from flowinpaint.result import Progress, ProgressCallback, Solution
-from flowinpaint.robust.assessor import Assessor, Verdict, shipped_assessor
+from flowinpaint.robust.assessor import Assessor, Verdict, overall_log_noise, shipped_assessor
 from flowinpaint.robust.estimate import FEWEST, FILLS, observe
 from flowinpaint.robust.features import hint_features
 from flowinpaint.robust.hints import Hints
@@ -78,7 +78,7 @@ def robust_fill(
     with torch.no_grad():
         verdict, sharing = _judge(counted, image, points, hints, assessor, seed)
         p = torch.sigmoid(verdict.logit)
-        noise = float(torch.exp((p * torch.log(verdict.noise)).sum() / p.sum().clamp(min=1e-6)))
+        noise = float(overall_log_noise(torch.log(verdict.noise), verdict.logit).exp())
         if noise < EXACT_NOISE * points.scale:
             least = LEAST_EXACT[soft]
             return _told(_from_exact(counted, image, f, mask, points, verdict, noise, least, device), hints)

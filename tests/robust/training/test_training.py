@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 from flowinpaint.data.generator.render import LayeredFlow
-from flowinpaint.robust.assessor import OUTPUTS, Assessor, PointNetwork
+from flowinpaint.robust.assessor import OUTPUTS, Assessor, PointNetwork, overall_log_noise
 from flowinpaint.robust.features import CROSS_FIT_PAIR, CROSS_FIT_POINT, HINTS, PAIR, PAIR_HINTS, PHOTO_HINT, POINT
 from flowinpaint.robust.points import NEIGHBOURS
 from flowinpaint.robust.training import examples as examples_module
 from flowinpaint.robust.training import simulated_inputs
 from flowinpaint.robust.training import train as module
 from flowinpaint.robust.training.examples import Examples, examples_of_scene, join
-from flowinpaint.robust.training.losses import alone_loss, drawn_hints, overall_log_noise, verdict_loss
+from flowinpaint.robust.training.losses import alone_loss, drawn_hints, verdict_loss
 from flowinpaint.robust.training.train import Settings, fill_field, fit, save_assessor, train
 from helpers import generator
 

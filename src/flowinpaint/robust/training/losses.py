@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from flowinpaint.robust.assessor import PointNetwork, verdict_of
+from flowinpaint.robust.assessor import PointNetwork, overall_log_noise, verdict_of
 from flowinpaint.robust.features import CONFIDENCE_HINT, HINTS, NOISE_HINT, Features, log_ratio
 from flowinpaint.robust.training.examples import Examples
 
@@ -58,13 +58,6 @@ def verdict_loss(network: PointNetwork, x: Examples, random: torch.Generator) ->
         true = torch.log(x.noise[known].clamp(min=_SMALLEST_NOISE))
         loss = loss + F.smooth_l1_loss(found, true, beta=0.1, reduction="sum") / len(x)
     return loss
-
-
-def overall_log_noise(log_noise: Tensor, logit: Tensor) -> Tensor:
-    """The logarithm of the noise of whole inputs (…,): the mean over points (…, N), weighted by their probabilities."""
-    p = torch.sigmoid(logit)
-    mean: Tensor = (p * log_noise).sum(-1) / p.sum(-1).clamp(min=1e-6)
-    return mean
 
 
 def drawn_hints(x: Examples, random: torch.Generator) -> DrawnHints:
