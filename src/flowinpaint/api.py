@@ -59,8 +59,8 @@ def inpaint(
     noise: standard deviation of the components of correct vectors in the field's unit, a number or (H, W).
     confidence: probability that a vector is correct, a number or (H, W) in [0, 1]. Without `robust`, noise and
     confidence are final, and the vectors are correct unless `confidence` says otherwise; with it they are priors.
-    second: the image, like `image`, that the vectors (C = 2, in px) point to: vectors whose surroundings do not match
-    there lose weight. Implies `robust`.
+    second: the image, like `image`, from which the vectors (C = 2, in px) were computed: vectors whose surroundings do
+    not match there lose weight, and the result is refined on both images. Implies `robust`.
     progress: called during long computations with a `Progress`.
     parameters: those of the method, for example `lam` and `alpha` of "eed", or the `seed` of "wgain" and "pd".
     """

@@ -107,7 +107,7 @@ def test_errors_that_a_method_cannot_tell_are_refused_before_any_file_is_read(fo
     for method in ("nearest", "neuroexplicit-paper", weights):
         code, _, stderr = run_cli(*fill, "--method", method)
         assert code == 1
-        assert "--errors needs a method that predicts its errors, such as neuroexplicit, got" in stderr
+        assert "--errors needs --robust, or a method that predicts its errors, such as neuroexplicit, got" in stderr
         assert set(folder.iterdir()) == before
 
 

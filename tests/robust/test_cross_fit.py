@@ -1,5 +1,7 @@
 """The cross-fit: folds, and that no vector takes part in its own prediction."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,10 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flowinpaint.result import Solution
+from flowinpaint.robust import cross_fit as cross_fit_module
 from flowinpaint.robust.cross_fit import SMALLEST_BLOCK, block_side, coarse_fill, cross_fit, folds
+from flowinpaint.robust.points import Points, norm
 from flowinpaint.robust.training.train import fill_field
-from helpers import seeds
-from imperfect_fields import harmonic_fill, smooth_scene, some_pixels, to_batch
+from helpers import generator, seeds
+from imperfect_fields import harmonic_fill, points_on, smooth_scene, some_pixels, to_batch
 
 HALF, FULL = (40, 50), (24, 30)
 """Sizes of which the first is filled at half the resolution."""
@@ -46,6 +50,22 @@ class TestFolds:
         assert block_side(spacing) >= max(SMALLEST_BLOCK, 3.9 * spacing)
 
 
+def point_set(size: tuple[int, int], share: float = 0.1, constant: float | None = None) -> tuple[Tensor, Points]:
+    """An image and the points of a field."""
+    image, field = smooth_scene(*size)
+    field = field if constant is None else np.full_like(field, constant)
+    return to_batch(image), points_on(field, some_pixels(*size, share), image)
+
+
+def ones(points: Points) -> Tensor:
+    return torch.ones(len(points))
+
+
+def fold_of(points: Points, side: int = 1) -> Tensor:
+    size = (points.mask.shape[0], points.mask.shape[1])
+    return folds(size, side, 0)[points.mask]
+
+
 class TestCrossFit:
     @SIZES
     @pytest.mark.parametrize("method", ["harmonic", "neuroexplicit"])
@@ -53,71 +73,84 @@ class TestCrossFit:
     def test_a_vector_never_influences_its_own_prediction(
         self, size: tuple[int, int], method: str, weight: float | None
     ) -> None:
-        image, f, good = inputs(size)
-        fold = folds(size, 1, 0)
-        changed = f.clone()
-        row, column = good[0, 0].nonzero()[20].tolist()
-        changed[..., row, column] += 100
-        u, v = (cross_fit(fill_field(method), image, x, good, fold, weight).u for x in (f, changed))
-        assert torch.equal(u[..., row, column], v[..., row, column])
-        own = fold == fold[row, column]
-        same = (good[0, 0] > 0) & own
-        assert torch.equal(u[..., same], v[..., same])  # nor that of any other vector of its fold
-        assert float((u - v)[..., (good[0, 0] > 0) & ~own].abs().max()) > 1
+        image, points = point_set(size)
+        fold, vectors = fold_of(points), points.vectors.clone()
+        vectors[20] += 100
+        changed = replace(points, vectors=vectors)
+        u, v = (cross_fit(fill_field(method), image, x, ones(x), fold, weight).u for x in (points, changed))
+        own = fold == fold[20]
+        assert torch.equal(u[own], v[own])  # nor that of any other vector of its fold
+        assert float((u - v)[~own].abs().max()) > 1
 
     @SIZES
-    def test_what_is_not_good_has_no_influence_and_gets_the_mean_of_both_predictions(
-        self, size: tuple[int, int]
+    def test_points_without_trust_have_no_influence_and_get_the_mean_of_both_predictions(
+        self, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        image, f, good = inputs(size, 0.3)
-        bad = to_batch(some_pixels(*size, 0.2, seed=1)) * good
-        fold = folds(size, 1, 0)
-        u, v = (cross_fit(harmonic_fill, image, x, good - bad, fold, None).u for x in (f, f + 1000 * bad))
+        monkeypatch.setattr(cross_fit_module, "ramps", lambda *arguments: None)
+        image, points = point_set(size, 0.3)
+        bad = torch.rand(len(points), generator=generator(1)) < 0.2
+        changed = replace(points, vectors=points.vectors + 1000 * bad[:, None])
+        trust, fold = (~bad).float(), fold_of(points)
+        u, v = (cross_fit(harmonic_fill, image, x, trust, fold, None).u for x in (points, changed))
         assert torch.equal(u, v)
         first, second = (
-            coarse_fill(harmonic_fill, image, f * rest, rest, None).u
-            for rest in ((good - bad) * (fold != k) for k in (0, 1))
+            points.at(coarse_fill(harmonic_fill, image, points.on_grid(rest[:, None] * points.vectors), mask, None).u)
+            for rest, mask in ((rest, points.on_grid(rest)) for rest in (trust * (fold != k) for k in (0, 1)))
         )
-        torch.testing.assert_close(u[..., bad[0, 0] > 0], ((first + second) / 2)[..., bad[0, 0] > 0])
+        torch.testing.assert_close(u[bad], ((first + second) / 2)[bad])
 
     @SIZES
     @pytest.mark.parametrize("weight", [None, 0.1])
     def test_a_constant_field_is_predicted(self, size: tuple[int, int], weight: float | None) -> None:
-        image, f, good = inputs(size)
-        constant = torch.full_like(f, 3)
-        found = cross_fit(harmonic_fill, image, constant, good, folds(size, 16, 0), weight)
-        torch.testing.assert_close(found.u, constant, atol=1e-3, rtol=0)
+        image, points = point_set(size, constant=3)
+        found = cross_fit(harmonic_fill, image, points, ones(points), fold_of(points, 16), weight)
+        torch.testing.assert_close(found.u, points.vectors, atol=1e-3, rtol=0)
         assert found.error is None
 
+    def test_ramps_continue_across_a_block(self) -> None:
+        """At the border of an image a block is predicted from one side only, where diffusion would stay constant."""
+        size = (96, 120)
+        y = np.mgrid[: size[0], : size[1]][0]
+        points = points_on(np.stack([0.5 * y, -0.2 * y], -1).astype(np.float32), some_pixels(*size, 0.2))
+        fold = (points.place[:, 0] >= 66).long()
+        found = cross_fit(harmonic_fill, torch.full((1, 3, *size), 0.5), points, ones(points), fold, None).u
+        off, flat = (
+            norm(x - points.vectors)[points.place[:, 0] > 80].mean() for x in (found, points.vectors[fold == 0].amax(0))
+        )
+        assert float(off) < 0.3 * float(flat)
+
     def test_small_weights_smooth_noise(self) -> None:
-        image, f, good = inputs(HALF, 0.3)
-        f = torch.full_like(f, 3)
-        noisy = f + torch.from_numpy(np.random.default_rng(0).normal(0, 1, f.shape)).float()
-        fold, at = folds(HALF, 1, 0), good[0, 0] > 0
-        sharp, smooth = (cross_fit(harmonic_fill, image, noisy, good, fold, w).u for w in (None, 0.1))
-        assert float((smooth - f)[..., at].abs().mean()) < 0.8 * float((sharp - f)[..., at].abs().mean())
+        image, points = point_set(HALF, 0.3, constant=3)
+        noise = torch.randn(points.vectors.shape, generator=generator(0))
+        noisy = replace(points, vectors=points.vectors + noise)
+        sharp, smooth = (
+            cross_fit(harmonic_fill, image, noisy, ones(points), fold_of(points), w).u for w in (None, 0.1)
+        )
+        assert float((smooth - 3).abs().mean()) < 0.8 * float((sharp - 3).abs().mean())
 
     def test_the_flagship_tells_the_error_it_expects(self) -> None:
-        image, f, good = inputs(HALF)
-        error = cross_fit(fill_field("neuroexplicit"), image, f, good, folds(HALF, 1, 0), None).error
+        image, points = point_set(HALF)
+        error = cross_fit(fill_field("neuroexplicit"), image, points, ones(points), fold_of(points), None).error
         assert error is not None
-        assert error.shape == good.shape
+        assert error.shape == (len(points),)
         assert bool((error >= 0).all())
-        assert float((error[good > 0] > 0).float().mean()) > 0.95  # 0 between exact neighbours at half the resolution
+        assert float((error > 0).float().mean()) > 0.95  # 0 between exact neighbours at half the resolution
 
     @SIZES
     def test_no_error_that_it_expects_is_nan_even_if_all_vectors_are_equal(self, size: tuple[int, int]) -> None:
-        image, f, good = inputs(size)
-        found = cross_fit(fill_field("neuroexplicit"), image, torch.full_like(f, 3), good, folds(size, 1, 0), None)
+        image, points = point_set(size, constant=3)
+        found = cross_fit(fill_field("neuroexplicit"), image, points, ones(points), fold_of(points), None)
         assert found.error is not None
         assert not found.error.isnan().any()
 
-    def test_if_a_fold_has_no_good_vector_all_of_them_predict(self) -> None:
-        image, f, good = inputs(FULL)
-        everyone = torch.zeros(FULL, dtype=torch.int64)
-        found = cross_fit(harmonic_fill, image, f, good, everyone, None).u
-        expected = coarse_fill(harmonic_fill, image, f, good, None).u
-        torch.testing.assert_close(found[..., good[0, 0] > 0], expected[..., good[0, 0] > 0])
+    def test_if_a_fold_has_no_trusted_point_all_of_them_predict(self) -> None:
+        image, points = point_set(FULL)
+        everyone = torch.zeros(len(points), dtype=torch.int64)
+        found = cross_fit(harmonic_fill, image, points, ones(points), everyone, None).u
+        expected = coarse_fill(
+            harmonic_fill, image, points.on_grid(points.vectors), points.on_grid(ones(points)), None
+        ).u
+        torch.testing.assert_close(found, points.at(expected))
 
 
 class TestCoarseFill:

@@ -12,9 +12,9 @@ from flowinpaint.methods.registry import get_method
 from flowinpaint.result import Progress, Solution
 from flowinpaint.robust import fill as fill_module
 from flowinpaint.robust import points as points_module
-from flowinpaint.robust.assessor import Assessor
+from flowinpaint.robust.assessor import Assessor, Verdict
 from flowinpaint.robust.estimate import FEWEST, FILLS
-from flowinpaint.robust.fill import LEAST_EXACT, RobustSolution, robust_fill
+from flowinpaint.robust.fill import LEAST_EXACT, RobustSolution, _are_exact, robust_fill
 from flowinpaint.robust.hints import Hints
 from imperfect_fields import smooth_scene, some_pixels, to_batch, with_gross_outliers
 
@@ -27,7 +27,7 @@ METHODS = pytest.mark.parametrize("method", ["harmonic", "neuroexplicit"])
 @pytest.fixture
 def no_ramps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill without continuing ramps."""
-    monkeypatch.setattr(fill_module, "continue_ramps", lambda u, *arguments: u)
+    monkeypatch.setattr(fill_module, "ramps", lambda *arguments: None)
 
 
 def constant_assessor(log_noise: float, log_errors: float, logit: float) -> Assessor:
@@ -110,12 +110,15 @@ class TestVerdicts:
             assert found.shape == (1, 1, H, W)
             assert torch.equal(found.isnan(), to_batch(MASK) == 0)
 
-    def test_the_flagship_expects_errors_also_of_given_vectors(self) -> None:
+    @METHODS
+    def test_errors_are_expected_also_of_given_vectors(self, method: str) -> None:
         for assessor in (untrained(), CLEAN):
-            found = filled(method="neuroexplicit", assessor=assessor)
-            assert found.solution.expected_error is not None
-            assert bool((found.solution.expected_error > 0).all())
-        assert filled(assessor=CLEAN).solution.expected_error is None
+            error = filled(method=method, assessor=assessor).solution.expected_error
+            assert error is not None
+            assert error.shape == (1, 1, H, W)
+            assert bool((error > 0).all())
+            known = to_batch(MASK) > 0
+            assert float(error[known].mean()) < float(error[~known].mean())
 
     def test_the_seed_decides(self) -> None:
         first, again, other = (filled(seed=seed) for seed in (3, 3, 4))
@@ -289,3 +292,31 @@ class TestFills:
         assert [p.level for p in seen] == list(range(1, FILLS + 2))
         assert [p.share for p in seen] == pytest.approx([i / (FILLS + 1) for i in range(FILLS + 1)])
         assert {p.levels for p in seen} == {FILLS + 1}
+
+
+class TestExactness:
+    def verdict(self, error: float, wrong: float) -> Verdict:
+        """100 vectors of noise 1, a share of them surely wrong."""
+        one = torch.ones(100)
+        logit = torch.where(torch.arange(100) < 100 * wrong, -9.0, 5.0)
+        return Verdict(torch.zeros(100, 2), error * one, one, logit)
+
+    @pytest.mark.parametrize(
+        ("noise", "error", "wrong", "exact"),
+        [
+            (0.1, 0.1, 0.0, True),  # hardly any noise
+            (0.1, 0.1, 0.9, True),
+            (0.4, 0.5, 0.0, False),  # estimates are better than the vectors
+            (0.4, 3.0, 0.0, True),  # they are worse
+            (0.4, 3.0, 0.1, False),  # but some vectors are wrong
+            (0.9, 3.0, 0.0, False),  # or the noise is large
+            (0.4, 3.0, 1.0, False),
+        ],
+    )
+    def test_vectors_are_kept_if_that_is_better(self, noise: float, error: float, wrong: float, exact: bool) -> None:
+        assert _are_exact(self.verdict(error, wrong), noise) is exact
+
+    def test_exact_vectors_are_not_compared_with_a_second_image(self) -> None:
+        second = to_batch(np.roll(IMAGE, (-3, 5), (0, 1)))
+        with_it, without = (filled(hints=Hints(second=x), assessor=CLEAN) for x in (second, None))
+        assert same(with_it, without)

@@ -223,3 +223,19 @@ def test_very_large_and_small_units(factor: float) -> None:
     result = inpaint(np.float32(factor) * field, "harmonic", robust=True)
     assert fi.epe(result.flow / factor, TRUTH) < 0.35 * fi.epe(inpaint(field, "harmonic").flow, TRUTH)
     assert np.median(judged(result)[wrong[MASK]]) < 0.2
+
+
+@pytest.mark.gpu
+@METHODS
+@pytest.mark.parametrize("matched", [False, True])
+def test_a_gpu_finds_almost_the_same(method: str, matched: bool) -> None:
+    image, truth = sample_scene(160, 240, seed=3)
+    second = second_image((image / 255).astype(np.float32), truth, np.random.default_rng(0)) if matched else None
+    damaged, _ = with_gross_outliers(with_noise(truth, 0.3))
+    mask = some_pixels(160, 240, 0.05)
+    cpu, gpu = (fi.inpaint(image, damaged, mask, method, d, robust=True, second=second) for d in ("cpu", "cuda"))
+    assert cpu.inliers is not None
+    assert gpu.inliers is not None
+    assert float(np.abs(cpu.inliers - gpu.inliers)[mask].mean()) < 0.02
+    assert fi.epe(gpu.flow, truth) < 1.1 * fi.epe(cpu.flow, truth)
+    assert gpu.info["noise"] == pytest.approx(cpu.info["noise"], rel=0.05)

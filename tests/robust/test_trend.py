@@ -1,14 +1,12 @@
 """Continuing ramps into regions far from all vectors."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from flowinpaint.robust.points import Points
-from flowinpaint.robust.trend import _FAR, affine_trend, continue_ramps, distance_to
+from flowinpaint.robust.trend import _LEAST_FAR, affine_trend, distance_to, ramps
 from imperfect_fields import harmonic_fill, points_on, some_pixels, to_batch
 
 H, W = 120, 160
@@ -80,30 +78,43 @@ def test_only_the_ratio_of_trusts_counts_and_what_has_none_is_left_out() -> None
 def test_a_ramp_continues_into_an_empty_region() -> None:
     field = ramp()
     points = points_on(field, half_empty())
-    plain = filled(points)
-    found = continue_ramps(plain, points, points.vectors, ones(points))
+    plain, found = filled(points), ramps(points, points.vectors, ones(points))
+    assert found is not None
     truth = to_batch(field)
     empty = slice(int(0.7 * H), None)
-    before, after = (float((u - truth)[..., empty, :].abs().mean()) for u in (plain, found))
+    before, after = (float((u - truth)[..., empty, :].abs().mean()) for u in (plain, plain + found))
     assert after < 0.4 * before
-    far = distance_to(points.mask) > 2 * _FAR * math.hypot(H, W)
-    assert float((found - truth)[..., far].abs().mean()) < 0.5 * float((plain - truth)[..., far].abs().mean())
+    far = distance_to(points.mask) > 2 * _LEAST_FAR
+    assert float((plain + found - truth)[..., far].abs().mean()) < 0.5 * float((plain - truth)[..., far].abs().mean())
 
 
 def test_pixels_near_vectors_stay_almost_as_they_are() -> None:
     points = points_on(ramp(), half_empty())
-    plain = filled(points)
-    change = (continue_ramps(plain, points, points.vectors, ones(points)) - plain).abs().amax(1)[0]
-    near = distance_to(points.mask) <= 1.5
+    found = ramps(points, points.vectors, ones(points))
+    assert found is not None
+    change, distance = found.abs().amax(1)[0], distance_to(points.mask)
     assert float(change.max()) > 0.3
-    assert float(change[near].max()) < 0.02 * float(change.max())
+    assert float(change[distance <= 1.0].max()) < 0.05 * float(change.max())
     assert not change[points.mask].any()
 
 
-def test_without_an_empty_region_nothing_changes() -> None:
+def test_without_an_empty_region_there_are_no_ramps() -> None:
     points = points_on(ramp(), some_pixels(H, W, 0.6))
-    plain = filled(points) + 7
-    assert torch.equal(continue_ramps(plain, points, points.vectors, ones(points)), plain)
+    assert ramps(points, points.vectors, ones(points)) is None
+    assert ramps(points, points.vectors, 0 * ones(points)) is None
+
+
+def test_points_without_trust_neither_count_as_near_nor_enter_the_fits() -> None:
+    field, lower = ramp(), np.zeros((H, W), np.bool_)
+    lower[int(0.6 * H) :] = True
+    points = points_on(np.where(lower[..., None], 50, field).astype(np.float32), some_pixels(H, W, 0.1))
+    trust = torch.from_numpy(~lower)[points.mask].float()
+    found = ramps(points, points.vectors, trust)
+    expected = points_on(field, half_empty())
+    assert found is not None
+    alone = ramps(expected, expected.vectors, ones(expected))
+    assert alone is not None
+    torch.testing.assert_close(found, alone)
 
 
 def test_the_distance_is_that_to_the_nearest_true() -> None:

@@ -84,7 +84,9 @@ def command(
             help="Probability that each vector is correct: a number, .npy, .npz, .pfm, or an image (white is 1).",
         ),
     ] = None,
-    second: Annotated[Path | None, typer.Option(help="The image that the vectors point to; implies --robust.")] = None,
+    second: Annotated[
+        Path | None, typer.Option(help="The image that the vectors point to: compare and refine. Implies --robust.")
+    ] = None,
     inliers: Annotated[
         Path | None,
         typer.Option(help="Also write the probability that each given vector is correct: .pfm, .npy or .npz."),
@@ -105,11 +107,13 @@ def command(
         table = read_parameters(params)
     method = method or (DEFAULT_METHOD if table is None else table.method)
     found = get_method(method)
-    if errors is not None and not found.gives_error:
-        raise InputError(f"--errors needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
     if table is not None and table.method != method:
         raise InputError(f"{params}: must hold parameters of {method}, got those of {table.method}")
     judged = robust or any(x is not None for x in (noise, confidence, second))
+    if errors is not None and not (found.gives_error or judged):
+        raise InputError(
+            f"--errors needs --robust, or a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}"
+        )
     found.check_parameters({key: value for key, value in overrides.items() if key != "seed" or not judged})
     if judged:
         check_takes_weights(found)
@@ -156,6 +160,8 @@ def command(
     with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
         progress = partial(report, method)
         result = inpaint(guide, sparse, known, method, device, progress=progress, **hints, **parameters)
+    if errors is not None and result.expected_error is None:
+        raise InputError(f"--errors: {method} predicts no errors from {int(known.sum())} vectors")
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}

@@ -62,7 +62,7 @@ class PointNetwork(nn.Module):
     pair_scale: Tensor
 
     def __init__(
-        self, point: int, pair: int, outputs: int, *, hints: int = 0, pair_hints: int = 0, width: int = 56
+        self, point: int, pair: int, outputs: int, *, hints: int = 0, pair_hints: int = 0, width: int = 80
     ) -> None:
         super().__init__()
         for name, n in (("point", point), ("pair", pair)):
@@ -70,7 +70,8 @@ class PointNetwork(nn.Module):
             self.register_buffer(f"{name}_scale", torch.ones(n))
         self.point = nn.Linear(point, width)
         self.hint = nn.Linear(hints, width, bias=False) if hints else None
-        self.pair = nn.Linear(pair + pair_hints + 2 * width, width)
+        self.pair = nn.Linear(pair + pair_hints, width)
+        self.sent, self.received = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
         self.gather = nn.Linear(3 * width, width)
         self.whole = nn.Linear(2 * width, width)
         self.head = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, outputs))
@@ -83,19 +84,25 @@ class PointNetwork(nn.Module):
 
     def forward(self, own: Tensor, near: Tensor, pair: Tensor, hints: Features | None = None) -> Tensor:
         """The outputs (…, N, ·) from own (…, N, point), near (…, N, k, point) and pair (…, N, k, pair)."""
-        return self.decide(self.look(own, near, pair, hints))
+        return self.decide(self.look(own, self.send(near), pair, hints))
 
-    def look(self, own: Tensor, near: Tensor, pair: Tensor, hints: Features | None = None) -> Tensor:
-        """What a point and its neighbours look like, (N, width)."""
-        own, near = ((x - self.point_mean) / self.point_scale for x in (own, near))
-        own, near = own.clamp(-_FARTHEST, _FARTHEST), near.clamp(-_FARTHEST, _FARTHEST)
-        pair = ((pair - self.pair_mean) / self.pair_scale).clamp(-_FARTHEST, _FARTHEST)
-        here, there = self.point(own), torch.relu(self.point(near))
+    def send(self, x: Tensor) -> Tensor:
+        """What points with features x (…, point) tell their neighbours, (…, width)."""
+        sent: Tensor = self.sent(torch.relu(self._embed(x)))
+        return sent
+
+    def look(self, own: Tensor, sent: Tensor, pair: Tensor, hints: Features | None = None) -> Tensor:
+        """What a point and its neighbours look like, (…, N, width); sent (…, N, k, width) by the neighbours."""
+        here, pair = self._embed(own), ((pair - self.pair_mean) / self.pair_scale).clamp(-_FARTHEST, _FARTHEST)
         if hints is not None and self.hint is not None:
             here, pair = here + self.hint(hints.point), torch.cat([hints.pair, pair], -1)
         here = torch.relu(here)
-        message = torch.relu(self.pair(torch.cat([pair, there, here[..., None, :].expand_as(there)], -1)))
+        message = torch.relu(self.pair(pair) + sent + self.received(here)[..., None, :])
         return torch.relu(self.gather(torch.cat([here, message.mean(-2), message.amax(-2)], -1)))
+
+    def _embed(self, x: Tensor) -> Tensor:
+        embedded: Tensor = self.point(((x - self.point_mean) / self.point_scale).clamp(-_FARTHEST, _FARTHEST))
+        return embedded
 
     def decide(self, z: Tensor) -> Tensor:
         """The outputs from `look` at all points."""
@@ -109,7 +116,7 @@ class Assessor(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.alone = PointNetwork(POINT, PAIR, 1, width=32)
+        self.alone = PointNetwork(POINT, PAIR, 1, width=40)
         self.verdict = PointNetwork(CROSS_FIT_POINT, CROSS_FIT_PAIR, OUTPUTS, hints=HINTS, pair_hints=PAIR_HINTS)
 
     def first_logit(self, features: Features, near: Tensor) -> Tensor:
@@ -165,12 +172,17 @@ def overall_log_noise(log_noise: Tensor, logit: Tensor) -> Tensor:
     return mean
 
 
+def overall_noise(verdict: Verdict) -> float:
+    """The noise of the correct vectors of one input, a geometric mean."""
+    return float(overall_log_noise(torch.log(verdict.noise), verdict.logit).exp())
+
+
 def _chunked(network: PointNetwork, features: Features, near: Tensor, hints: Features | None = None) -> Tensor:
     """The outputs of a network for all points, a part of them at a time to save memory."""
-    looks = []
+    looks, sent = [], network.send(features.point)
     for i in torch.split(torch.arange(len(near)), _CHUNK):
         part = None if hints is None else Features(hints.point[i], hints.pair[i])
-        looks.append(network.look(features.point[i], features.point[near[i]], features.pair[i], part))
+        looks.append(network.look(features.point[i], sent[near[i]], features.pair[i], part))
     return network.decide(torch.cat(looks))
 
 

@@ -16,6 +16,8 @@ from torch import Tensor
 from flowinpaint.diffusion.data_term import data_term, pool
 from flowinpaint.diffusion.pyramid import downsample_image, upsample
 from flowinpaint.result import Solution
+from flowinpaint.robust.points import Points
+from flowinpaint.robust.trend import ramps
 
 SMOOTH_WEIGHT = 0.1
 """Weight of each vector in the smooth prediction, in units of the smoothness term."""
@@ -31,7 +33,7 @@ FillField = Callable[[Tensor, Tensor, Tensor, Tensor | None], Solution]
 
 
 class Prediction(NamedTuple):
-    """A field u (1, C, H, W) and its expected error (1, 1, H, W); None if the method predicts none."""
+    """A field u (1, C, H, W) or (N, C) at points, and its expected error (1, 1, H, W) or (N,), or None."""
 
     u: Tensor
     error: Tensor | None
@@ -50,27 +52,39 @@ def block_side(spacing: float) -> int:
 
 
 def cross_fit(
-    fill: FillField, image: Tensor, f: Tensor, good: Tensor, fold: Tensor, weight: float | None
+    fill: FillField, image: Tensor, points: Points, trust: Tensor, fold: Tensor, weight: float | None
 ) -> Prediction:
-    """Predict the field of each fold (H, W) from the good vectors of the other fold.
+    """Predict the points of each fold from the trusted ones of the other fold, with ramps continued.
 
-    image (1, 3, H, W), f (1, C, H, W), good (1, 1, H, W) > 0. weight: of each vector; None for exact ones. Vectors that
-    are not good belong to both folds, and get the mean of both predictions. So do all if a fold has no good vector.
+    image (1, 3, H, W). trust (N,): 0 for points that take part in no fill. fold (N,): 0 or 1. weight: of each vector;
+    None for exact ones. Points without trust belong to both folds, and get the mean of both predictions. So do all if
+    a fold has no trusted point.
     """
     fits = []
     for k in (0, 1):
-        rest = good * (fold != k)
-        rest = rest if bool(rest.any()) else good
-        fits.append(coarse_fill(fill, image, f * rest, rest, None if weight is None else weight * rest))
-    first, second = fits
-    u = _of_fold(first.u, second.u, good, fold)
-    if first.error is None or second.error is None:
+        rest = trust * (fold != k)
+        rest = rest if bool(rest.any()) else trust
+        used = (rest > 0).float()
+        mask = points.on_grid(used)
+        found = coarse_fill(
+            fill,
+            image,
+            points.on_grid(used[:, None] * points.vectors),
+            mask,
+            None if weight is None else weight * mask,
+        )
+        ramp = ramps(points, points.vectors, rest)
+        u = found.u if ramp is None else found.u + ramp
+        fits.append((points.at(u), None if found.error is None else points.at(found.error)[:, 0]))
+    (first, first_error), (second, second_error) = fits
+    u = _of_fold(first, second, trust[:, None], fold[:, None])
+    if first_error is None or second_error is None:
         return Prediction(u, None)
-    return Prediction(u, _of_fold(first.error, second.error, good, fold))
+    return Prediction(u, _of_fold(first_error, second_error, trust, fold))
 
 
-def _of_fold(first: Tensor, second: Tensor, good: Tensor, fold: Tensor) -> Tensor:
-    return torch.where(good > 0, torch.where(fold == 0, first, second), (first + second) / 2)
+def _of_fold(first: Tensor, second: Tensor, trust: Tensor, fold: Tensor) -> Tensor:
+    return torch.where(trust > 0, torch.where(fold == 0, first, second), (first + second) / 2)
 
 
 def coarse_fill(fill: FillField, image: Tensor, f: Tensor, mask: Tensor, weight: Tensor | None) -> Prediction:

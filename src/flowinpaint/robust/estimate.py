@@ -53,18 +53,16 @@ def observe(
     good = good if int(good.sum()) >= FEWEST else torch.ones_like(good)
     local, _ = local_affine(points, logit.sigmoid())
 
-    f, mask = points.on_grid(points.vectors), points.on_grid(good.float())
-    size, side = (f.shape[-2], f.shape[-1]), block_side(points.spacing)
-    pixels, blocks = folds(size, 1, seed), folds(size, side, seed)
+    size, side = (points.mask.shape[0], points.mask.shape[1]), block_side(points.spacing)
+    pixels, blocks = (folds(size, n, seed)[points.mask] for n in (1, side))
+    trust = good * logit.sigmoid().clamp(min=1e-3)
     runs = ((pixels, None), (pixels, SMOOTH_WEIGHT), (blocks, None))
-    fits = [cross_fit(fill, image, f, mask, fold, weight) for fold, weight in runs]
-    sharp, smooth, apart = (points.at(fit.u) for fit in fits)
-    candidates = Candidates(points.vectors, sharp, smooth, apart, local)
-    errors = [None if fit.error is None else points.at(fit.error)[:, 0] for fit in fits]
-    features = cross_fit_features(points, alone, logit, candidates, (errors[0], errors[2]))
+    sharp, smooth, apart = (cross_fit(fill, image, points, trust, fold, weight) for fold, weight in runs)
+    candidates = Candidates(points.vectors, sharp.u, smooth.u, apart.u, local)
+    features = cross_fit_features(points, alone, logit, candidates, (sharp.error, apart.error))
     photo = None
     if second is not None:
-        vectors = [points.vectors, candidates.sharp, candidates.local]
+        vectors = [points.vectors, candidates.sharp, candidates.blocks, candidates.local]
         photo = patch_correlations(image, second, points.place, vectors)
     return Observation(points, features, candidates, photo, points_per_error(points, candidates, good, side))
 

@@ -21,15 +21,19 @@ _FLOOR = 0.01
 _CEILING = 1e4
 """Differences above this multiple of the scale count as this multiple."""
 _LARGEST_LOGIT = 8.0
+_LARGEST_STEP = 4.0
+"""Steps to a neighbour longer than this multiple of the spacing count as this multiple."""
 
-POINT, PAIR = len(_RANKS) + 6 + SURROUNDINGS, 4
+DIRECTION = slice(0, 2)
+"""The features of a pair that change their sign if the image is mirrored."""
+POINT, PAIR = len(_RANKS) + 6 + SURROUNDINGS, 7
 """Number of features of the points alone: of a point, and of a pair of neighbours."""
 CROSS_FIT_POINT, CROSS_FIT_PAIR = POINT + 14, PAIR + 3
 """Number of features with the cross-fit."""
 NOISE_HINT, CONFIDENCE_HINT = 2, 2
 """A value and a flag each: 1 if the user gave it."""
-PHOTO_VECTORS = 3
-"""Vectors per point that are compared with the second image: given, predicted by the field, predicted locally."""
+PHOTO_VECTORS = 4
+"""Vectors per point that are compared with the second image: given, sharp, blocks and local."""
 PHOTO_HINT = 2 * (PHOTO_VECTORS + 1) + 1 + 1
 """Outputs of `patch_correlations`, and a flag."""
 HINTS = NOISE_HINT + CONFIDENCE_HINT + PHOTO_HINT
@@ -64,7 +68,10 @@ def log_ratio(x: Tensor, scale: float) -> Tensor:
 
 
 def point_features(points: Points, local: Tensor, local_residual: Tensor) -> Features:
-    """Agreement of each vector with its neighbours; `local` and `local_residual` as from `local_affine`."""
+    """Agreement of each vector with its neighbours, and where these are; `local`, `local_residual`: of `local_affine`.
+
+    The sign of the difference in length tells near from far for 1/depth, disparity and the flow of a moving camera.
+    """
     near, d, spacing, scale = points.neighbours, points.distances, points.spacing, points.scale
     ranked = points.differences.sort(1).values
     last = ranked.shape[1] - 1
@@ -78,8 +85,15 @@ def point_features(points: Points, local: Tensor, local_residual: Tensor) -> Fea
         1,
     )
     colour = torch.linalg.vector_norm(points.colours[near] - points.colours[:, None], dim=-1)
+    rows, columns = (
+        ((points.place[near] - points.place[:, None]) / spacing).clamp(-_LARGEST_STEP, _LARGEST_STEP).unbind(-1)
+    )
+    length = norm(points.vectors)
     pair = torch.stack(
         [
+            rows,
+            columns,
+            torch.asinh((length[near] - length[:, None]) / scale),
             log_ratio(points.differences, scale),
             torch.log(d / spacing + 0.1),
             torch.log(colour + 0.02),

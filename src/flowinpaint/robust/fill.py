@@ -15,23 +15,33 @@ from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.pyramid import pull
 from flowinpaint.methods.method import Fill
 from flowinpaint.result import Progress, ProgressCallback, Solution
-from flowinpaint.robust.assessor import Assessor, Verdict, overall_log_noise, shipped_assessor
-from flowinpaint.robust.estimate import FEWEST, FILLS, observe
-from flowinpaint.robust.features import hint_features
+from flowinpaint.robust.assessor import Assessor, Verdict, overall_noise, shipped_assessor
+from flowinpaint.robust.estimate import FEWEST, FILLS, Observation, observe
+from flowinpaint.robust.features import Features, hint_features
 from flowinpaint.robust.hints import Hints
 from flowinpaint.robust.points import Points, norm, points_of
-from flowinpaint.robust.trend import continue_ramps
+from flowinpaint.robust.refinement import refined
+from flowinpaint.robust.trend import ramps
+from flowinpaint.robust.uncertainty import expected_error
 
-EXACT_NOISE = 0.15
-"""Vectors whose estimated noise is below this share of their scale are kept exactly, as far as they are correct."""
-LEAST_EXACT, LEAST_NOISY = (0.5, 0.03), 0.1
+EXACT_NOISE = 0.2
+"""Vectors are kept exactly, as far as they are correct, if their noise is below this share of their scale."""
+ROUGH_NOISE, ROUGH_RATIO, ROUGH_WRONG = 0.5, 1.4, 0.01
+"""So are those of a rough but measured field: noise below this share of the scale, estimates whose expected errors are
+above this multiple of those of the vectors themselves, and less than this share of vectors that are surely wrong."""
+SURELY_WRONG = 0.05
+"""A vector with a lower probability than this is surely wrong."""
+LEAST_EXACT, LEAST_NOISY = (0.5, 0.1), 0.5
 """A vector with a lower probability than this is left out: if the vectors are exact, and if they are noisy.
 
 If they are exact, for a method without and with weights. The networks spread a wrong vector less than the explicit
 methods, and need the vectors next to motion edges, of which many have a low probability.
 """
-WEIGHT = 30.0
+WEIGHT = 100.0
 """Weight k of a vector if no other vector shares its error, in units of the smoothness term."""
+RAMP_SPACINGS = 2.0
+"""The result has ramps only farther from all vectors than this multiple of their spacing. The candidates of the
+cross-fit have them from nearer on: the assessor can reject those."""
 _LARGEST_CHANGE = 30.0
 """Largest change of log-odds between neighbours in a dense field."""
 
@@ -76,19 +86,23 @@ def robust_fill(
         return _unjudged(counted, image, f, mask, hints, device)
     assessor = assessor or shipped_assessor()
     with torch.no_grad():
-        verdict, sharing = _judge(counted, image, points, hints, assessor, seed)
-        p = torch.sigmoid(verdict.logit)
-        noise = float(overall_log_noise(torch.log(verdict.noise), verdict.logit).exp())
-        if noise < EXACT_NOISE * points.scale:
-            least = LEAST_EXACT[soft]
-            return _told(_from_exact(counted, image, f, mask, points, verdict, noise, least, device), hints)
-        kept = _kept(p, LEAST_NOISY)
-        weight = points.on_grid(kept * (WEIGHT / sharing)) if soft else None
-        solution = counted(image, points.on_grid(kept[:, None] * verdict.vectors), points.on_grid(kept), weight)
-        u = continue_ramps(solution.u.float(), points, verdict.vectors, _trust(points, verdict))
-        error = _with_error_of_points(solution.expected_error, points, verdict)
-        inliers = _inliers(points, verdict, u, f, mask)
-    return _told(RobustSolution(_on(device, replace(solution, u=u, expected_error=error)), inliers, noise), hints)
+        seen, verdict = _judge(counted, image, points, hints, assessor, seed)
+        noise = overall_noise(verdict)
+        exact = _are_exact(verdict, noise / points.scale)
+        if exact:
+            solution, inliers = _from_exact(counted, image, f, mask, points, verdict, LEAST_EXACT[soft])
+        else:
+            kept = _kept(torch.sigmoid(verdict.logit), LEAST_NOISY)
+            weight = points.on_grid(kept * (WEIGHT / seen.sharing)) if soft else None
+            solution = counted(image, points.on_grid(kept[:, None] * verdict.vectors), points.on_grid(kept), weight)
+            u = _with_ramps(solution.u.float(), points, verdict.vectors, kept * _trust(points, verdict))
+            inliers, solution = _inliers(points, verdict, u, f, mask), replace(solution, u=u)
+        error = expected_error(solution.expected_error, points, verdict, seen.candidates.sharp)
+        if hints.second is not None and not exact:
+            second = hints.second.cpu().float()
+            solution = replace(solution, u=refined(solution.u, error, points, verdict, image, second))
+        solution = replace(solution, u=solution.u.to(device), expected_error=error.to(device))
+    return _told(RobustSolution(solution, inliers, noise), hints)
 
 
 def _told(found: RobustSolution, hints: Hints) -> RobustSolution:
@@ -116,19 +130,25 @@ class _Counter:
 
 def _judge(
     fill: Callable[..., Solution], image: Tensor, points: Points, hints: Hints, assessor: Assessor, seed: int
-) -> tuple[Verdict, float]:
-    """The verdict on the points, and the number of points that share one error."""
+) -> tuple[Observation, Verdict]:
+    """What is seen of the points, and the verdict on them."""
     second = None if hints.second is None else hints.second.cpu().float()
     noise, confidence = (
         None if x is None else points.at(x.cpu().float())[:, 0] for x in (hints.noise, hints.confidence)
     )
     seen = observe(fill, image, points, second, assessor, seed, confidence)
-    told = hint_features(points, noise, confidence, seen.photo)
     known: tuple[Tensor | None, Tensor | None] = (None, None)
     if not hints.estimate:
         known = noise, torch.ones(len(points)) if confidence is None else confidence
-    verdict = assessor.judge(seen.features, told, seen.candidates, points.neighbours, points.scale, *known)
-    return verdict, seen.sharing
+
+    def judge(told: Features) -> Verdict:
+        return assessor.judge(seen.features, told, seen.candidates, points.neighbours, points.scale, *known)
+
+    if seen.photo is not None:  # exact vectors are better than what the second image can tell about them
+        alone = judge(hint_features(points, noise, confidence))
+        if _are_exact(alone, overall_noise(alone) / points.scale):
+            return seen, alone
+    return seen, judge(hint_features(points, noise, confidence, seen.photo))
 
 
 def _from_exact(
@@ -138,27 +158,40 @@ def _from_exact(
     mask: Tensor,
     points: Points,
     verdict: Verdict,
-    noise: float,
     least: float,
-    device: torch.device,
-) -> RobustSolution:
-    """Fill from the given vectors themselves, without those whose probability is at most `least`."""
-    kept = points.on_grid(_kept(torch.sigmoid(verdict.logit), least))
+) -> tuple[Solution, Tensor]:
+    """Fill from the given vectors themselves, without those whose probability is at most `least`; and the inliers."""
+    of_points = _kept(torch.sigmoid(verdict.logit), least)
+    kept = points.on_grid(of_points)
     solution = fill(image, f * kept, kept, None)
     inliers = _inliers(points, verdict, solution.u, f, mask)
     if int((mask > 0).sum()) > len(points):  # a dense field: keep the vectors between the points, too
         kept = mask * (inliers.nan_to_num() > least)
         solution = fill(image, f * kept, kept, None)
-    u = continue_ramps(solution.u.float(), points, points.vectors, _trust(points, verdict))
-    u = torch.where(kept > 0, f, u)
-    error = _with_error_of_points(solution.expected_error, points, verdict)
-    return RobustSolution(_on(device, replace(solution, u=u, expected_error=error)), inliers, noise)
+    u = _with_ramps(solution.u.float(), points, points.vectors, of_points * _trust(points, verdict))
+    return replace(solution, u=torch.where(kept > 0, f, u)), inliers
+
+
+def _are_exact(verdict: Verdict, noise: float) -> bool:
+    """Whether vectors with this noise, relative to their scale, are better than their estimates."""
+    if noise < EXACT_NOISE:
+        return True
+    correct = verdict.logit > 0
+    ratio = verdict.error / (math.sqrt(math.pi / 2) * verdict.noise)
+    rough = float(ratio[correct].median()) > ROUGH_RATIO if bool(correct.any()) else False
+    wrong = float((torch.sigmoid(verdict.logit) < SURELY_WRONG).float().mean())
+    return rough and noise < ROUGH_NOISE and wrong < ROUGH_WRONG
 
 
 def _kept(p: Tensor, least: float) -> Tensor:
     """1 for the points (N,) to fill from, else 0; all of them if hardly one has this probability."""
     kept = (p > least).float()
     return kept if int(kept.sum()) >= FEWEST else torch.ones_like(kept)
+
+
+def _with_ramps(u: Tensor, points: Points, vectors: Tensor, trust: Tensor) -> Tensor:
+    found = ramps(points, vectors, trust, RAMP_SPACINGS)
+    return u if found is None else u + found
 
 
 def _trust(points: Points, verdict: Verdict) -> Tensor:
@@ -180,16 +213,8 @@ def _unjudged(
         noise = float(sigma[known].mean())
         if error is not None:
             error = torch.hypot(error, pull(data_term(sigma * math.sqrt(f.shape[1]), mask)))
-    solution = _on(device, replace(solution, u=u, expected_error=error))
+    solution = replace(solution, u=u.to(device), expected_error=None if error is None else error.to(device))
     return RobustSolution(solution, torch.where(known, inliers, torch.nan), noise)
-
-
-def _with_error_of_points(error: Tensor | None, points: Points, verdict: Verdict) -> Tensor | None:
-    """The expected error (1, 1, H, W) of a fill from estimated vectors: both errors, as independent ones."""
-    if error is None:
-        return None
-    own = points.on_grid(verdict.error * math.sqrt(points.vectors.shape[1] / 2))
-    return torch.hypot(error.float(), pull(data_term(own, points.on_grid(torch.ones(len(points))))))
 
 
 def _inliers(points: Points, verdict: Verdict, u: Tensor, f: Tensor, mask: Tensor) -> Tensor:
@@ -210,8 +235,3 @@ def _inliers(points: Points, verdict: Verdict, u: Tensor, f: Tensor, mask: Tenso
         change = (off[others] - off[rows, columns]) / (2 * variance[rows, columns].clamp(min=1e-12))
         logit[others] = logit[rows, columns] - change.clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)
     return torch.sigmoid(logit)[None, None]
-
-
-def _on(device: torch.device, solution: Solution) -> Solution:
-    error = solution.expected_error
-    return replace(solution, u=solution.u.to(device), expected_error=None if error is None else error.to(device))

@@ -25,8 +25,8 @@ _REWEIGHTINGS = 3
 """Steps of iteratively reweighted least squares."""
 _SLOPE_PENALTY = (1e-3, 0.3, 0.3)
 """Ridge penalty of a local affine fit: on its value, and on its slope per mean distance of the neighbours."""
-_SMALLEST_SCALE = 1e-3
-"""The scale of a point set, relative to the spread of its vectors, if most neighbours agree exactly."""
+_SMALLEST_SCALE = 5e-3
+"""The least scale of a point set, relative to the spread of its vectors: where most neighbours agree exactly."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Points:
 
     @cached_property
     def spread(self) -> float:
-        """The median distance of a vector from the median vector."""
-        return float(norm(self.vectors - self.vectors.median(0).values).median())
+        """The mean distance of a vector from the median vector; it is positive unless all vectors are equal."""
+        return float(norm(self.vectors - self.vectors.median(0).values).mean())
 
     @cached_property
     def differences(self) -> Tensor:
@@ -173,7 +173,8 @@ def local_affine(points: Points, trust: Tensor) -> tuple[Tensor, Tensor]:
 def _blurred(x: Tensor, side: int) -> Tensor:
     """The mean over windows of odd side of a map (1, ·, H, W)."""
     r = side // 2
-    return F.avg_pool2d(F.pad(x, (r, r, r, r), mode="replicate"), side, 1)
+    rows = F.avg_pool2d(F.pad(x, (r, r, 0, 0), mode="replicate"), (1, side), 1)
+    return F.avg_pool2d(F.pad(rows, (0, 0, r, r), mode="replicate"), (side, 1), 1)
 
 
 def _texture(image: Tensor) -> Tensor:

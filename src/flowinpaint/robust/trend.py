@@ -1,16 +1,18 @@
 """Extrapolation far from all vectors: diffusion continues a field as a constant there, affine fits continue ramps.
 
-Matches and laser points leave whole regions empty, such as a road without texture in front of a moving camera. Where
-the nearest vector is far away, the filled field gets the difference between an affine trend and its smooth fill.
+Matches, checked flow and laser points leave whole regions empty, such as the road at the border of an image in front of
+a moving camera. There the filled field gets the difference between an affine trend and a smooth fill of that trend.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.ndimage import distance_transform_edt
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from flowinpaint.diffusion.data_term import data_term
@@ -19,34 +21,43 @@ from flowinpaint.robust.points import Points, thinned
 
 _STEP = 16
 """Distance in px between the places where the trend is computed."""
-_MOST_POINTS = 4000
-"""The trend is fitted to at most this number of points."""
-_CHUNK = 512
-"""Fits that are computed together, to bound the memory."""
-_REACH = 0.04
+_MOST_POINTS, _NEIGHBOURS = 1500, 256
+"""The trend is fitted to at most this number of points; each fit to the nearest of them."""
+_REACH = 0.03
 """Width of the Gaussian window of a fit, as a fraction of the diagonal of the image."""
 _TAIL = 1e-4
 """Weight of the points outside the window: they decide where it is empty."""
 _SLOPE_PENALTY = 0.02
-_FAR = 0.025
+_FAR, _POWER = 0.012, 3
 """Distance to the nearest vector, as a fraction of the diagonal, from which the trend counts more than the fill."""
+_LEAST_FAR = 8.0
+"""And at least this distance in px."""
+_LEAST_SHARE = 0.1
+"""A field in which the trend counts less than this everywhere has no ramps."""
 _BEYOND = 0.25
 """The trend stays within the range of the vectors, extended on both sides by this fraction of it."""
 
 
-def continue_ramps(u: Tensor, points: Points, vectors: Tensor, trust: Tensor) -> Tensor:
-    """A filled field u (1, C, H, W) with its ramps continued where vectors are far away.
+def ramps(points: Points, vectors: Tensor, trust: Tensor, spacings: float = 0.0) -> Tensor | None:
+    """What a fill from some points lacks far away from them, (1, C, H, W); None if they are near everywhere.
 
-    vectors (N, C) at the points, trust (N,): the weight of each in the fits.
+    vectors (N, C) at the points. trust (N,): the weight of each in the fits, 0 for the points not filled from.
+    spacings: far is at least this multiple of the spacing of these points.
     """
-    far = distance_to(points.mask) / (_FAR * math.hypot(*points.mask.shape))
-    share = far**4 / (1 + far**4)
-    if float(share.max()) < 0.1:
-        return u
+    used = trust > 0
+    place = torch.zeros_like(points.mask)
+    place[points.mask] = used
+    if not bool(used.any()):
+        return None
+    spacing = math.sqrt(place.numel() / int(used.sum()))
+    from_here = max(_LEAST_FAR, _FAR * math.hypot(*place.shape), spacings * spacing)
+    far = (distance_to(place) / from_here) ** _POWER
+    share = far / (1 + far)
+    if float(share.max()) < _LEAST_SHARE:
+        return None
     trend = affine_trend(points, vectors, trust)
-    at_points = points.on_grid(points.at(trend))
-    smooth = pull(data_term(at_points, points.on_grid(torch.ones(len(points)))))
-    return u + (share * (trend - smooth)).to(u)
+    smooth = pull(data_term(points.on_grid(points.at(trend)), place[None, None].float()))
+    return share * (trend - smooth)
 
 
 def distance_to(mask: Tensor) -> Tensor:
@@ -57,14 +68,17 @@ def distance_to(mask: Tensor) -> Tensor:
 def affine_trend(points: Points, vectors: Tensor, trust: Tensor) -> Tensor:
     """Affine fits in Gaussian windows, computed on a coarse grid and interpolated, (1, C, H, W)."""
     H, W = points.mask.shape
-    chosen = thinned(points.mask, _MOST_POINTS)[points.mask]
+    used = torch.zeros_like(points.mask)
+    used[points.mask] = trust > 0
+    chosen = thinned(used, _MOST_POINTS)[points.mask]
     place, f, w = points.place[chosen], vectors[chosen], trust[chosen]
-    reach = _REACH * math.hypot(H, W)
     rows, columns = (torch.arange(0, n + _STEP, _STEP).float() for n in (H, W))
-    centres = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1).reshape(-1, 1, 2)
+    centres = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1).reshape(-1, 2)
+    found = cKDTree(place.numpy()).query(centres.numpy(), min(_NEIGHBOURS, len(place)))[1]
+    near = torch.from_numpy(np.asarray(found).reshape(len(centres), -1))
     middle = (w[:, None] * f).sum(0) / w.sum()
-    fits = [_fit((place - q) / reach, w, f - middle) for q in torch.split(centres, _CHUNK)]
-    fit = torch.cat(fits) + middle
+    reach = _REACH * math.hypot(H, W)
+    fit = _fit((place[near] - centres[:, None]) / reach, w[near], (f - middle)[near]) + middle
     low, high = f.amin(0), f.amax(0)
     margin = _BEYOND * (high - low)
     coarse = fit.clamp(low - margin, high + margin).T.reshape(1, -1, len(rows), len(columns))
@@ -74,7 +88,7 @@ def affine_trend(points: Points, vectors: Tensor, trust: Tensor) -> Tensor:
 
 
 def _fit(d: Tensor, w: Tensor, f: Tensor) -> Tensor:
-    """Values (Q, C) of affine fits to f (N, C), weighted by w (N,), at the origins of d (Q, N, 2)."""
+    """Values (Q, C) of affine fits to f (Q, K, C), weighted by w (Q, K), at the origins of d (Q, K, 2)."""
     distance = d.square().sum(-1)
     kernel = w * (torch.exp(-0.5 * distance) + _TAIL / (1 + distance))
     design = torch.cat([torch.ones_like(d[..., :1]), d], -1)

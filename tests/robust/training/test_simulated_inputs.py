@@ -9,7 +9,12 @@ import pytest
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.robust.training import simulated_inputs as module
 from flowinpaint.robust.training.second_image import second_image
-from flowinpaint.robust.training.simulated_inputs import CORRUPTED_PER_SCENE, SimulatedInput, simulated_inputs
+from flowinpaint.robust.training.simulated_inputs import (
+    CLEAN_PER_SCENE,
+    CORRUPTED_PER_SCENE,
+    SimulatedInput,
+    simulated_inputs,
+)
 
 H, W = 96, 128
 SEEDS = range(5)
@@ -38,7 +43,7 @@ def test_their_form(seed: int) -> None:
     inputs = made(seed)
     matched = [x for x in inputs if np.isnan(x.noise)]
     assert len(matched) in (4, 5)
-    assert len(inputs) == len(matched) + CORRUPTED_PER_SCENE + 1
+    assert len(inputs) == len(matched) + CORRUPTED_PER_SCENE + CLEAN_PER_SCENE
     for given in inputs:
         C = given.truth.shape[2]
         assert given.vectors.shape == given.truth.shape == (H, W, C)
@@ -59,11 +64,11 @@ def test_the_same_seed_makes_the_same_inputs() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_last_is_exact_and_matches_have_the_truth_of_the_scene(seed: int) -> None:
-    *_, clean = made(seed)
-    assert clean.noise == 0
-    assert not errors_of(clean).any()
-    assert len(errors_of(clean)) > 0
+def test_the_last_are_exact_and_matches_have_the_truth_of_the_scene(seed: int) -> None:
+    for clean in made(seed)[-CLEAN_PER_SCENE:]:
+        assert clean.noise == 0
+        assert not errors_of(clean).any()
+        assert len(errors_of(clean)) > 0
     assert all(given.truth is scene()[2] for given in made(seed)[:4])
     for tracked in made(seed)[1:3]:
         assert np.quantile(errors_of(tracked), 0.3) < 1
@@ -89,6 +94,23 @@ def test_the_noise_is_the_deviation_of_the_correct_vectors() -> None:
             found.append(np.median(errors) / x.noise)
     assert len(found) > 5
     assert 0.5 < np.median(found) < 1.2
+
+
+def test_an_inverse_depth_is_positive_and_follows_the_flow() -> None:
+    flow = scene()[2]
+    rng = np.random.default_rng(0)
+    fields = [module._one_channel(flow, rng) for _ in range(20)]
+    assert {x.shape for x in fields} == {(H, W, 1)}
+    positive = [x for x in fields if (x > 0).all()]
+    assert 5 < len(positive) < 20
+    assert all(np.abs(np.corrcoef(x.ravel(), flow.reshape(-1, 2).T)[0, 1:]).max() > 0.5 for x in positive)
+
+
+def test_some_matches_are_lost() -> None:
+    rng = np.random.default_rng(0)
+    kept = np.array([np.isfinite(module._some(scene()[2], rng)).all(2).mean() for _ in range(80)])
+    assert 0.1 < (kept < 1).mean() < 0.5
+    assert 0.02 < kept.min() < 0.2
 
 
 def test_the_tolerance_of_a_matcher_is_within_limits() -> None:
@@ -130,7 +152,7 @@ def test_a_view_from_beside_moves_vectors_but_does_not_change_them() -> None:
     rng = np.random.default_rng(0)
     flow = scene()[2]
     mask = module._mask((H, W), rng)
-    field, seen = module._seen_from_beside(flow, flow, mask, rng)
+    field, seen = module._seen_from_beside(flow, flow[..., 0], mask, rng)
     values = {tuple(v) for v in flow[mask].tolist()}
     assert 0.3 * mask.sum() < seen.sum() <= mask.sum()
     assert all(tuple(v) in values for v in field[seen].tolist())

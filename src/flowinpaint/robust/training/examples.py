@@ -19,7 +19,7 @@ from flowinpaint.robust.training.second_image import second_image
 from flowinpaint.robust.training.simulated_inputs import simulated_inputs
 
 SIZE = (384, 512)
-POINTS = 1000
+POINTS = 400
 """Points of an example, drawn from those of an input."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flowinpaint.robust.assessor import PointNetwork, overall_log_noise, verdict_of
-from flowinpaint.robust.features import CONFIDENCE_HINT, HINTS, NOISE_HINT, Features, log_ratio
+from flowinpaint.robust.features import CONFIDENCE_HINT, DIRECTION, HINTS, NOISE_HINT, Features, log_ratio
 from flowinpaint.robust.training.examples import Examples
 
 _SMALLEST_NOISE = 0.003
@@ -35,12 +36,13 @@ class DrawnHints(NamedTuple):
 
 def alone_loss(network: PointNetwork, x: Examples, random: torch.Generator) -> Tensor:
     """Cross-entropy of the first network."""
+    x = mirrored(x, random)
     return F.binary_cross_entropy_with_logits(network(x.own, x.near, x.pair)[..., 0], x.correct)
 
 
 def verdict_loss(network: PointNetwork, x: Examples, random: torch.Generator) -> Tensor:
     """Likelihoods of the error of the estimate, of correctness and of the noise, and the mean error itself."""
-    hints = drawn_hints(x, random)
+    x, hints = mirrored(x, random), drawn_hints(x, random)
     output = network(x.own, x.near, x.pair, hints.features)
     verdict = verdict_of(output, x.candidates, 1.0, hints.noise, hints.confidence)
     own = verdict_of(output, x.candidates, 1.0)
@@ -58,6 +60,13 @@ def verdict_loss(network: PointNetwork, x: Examples, random: torch.Generator) ->
         true = torch.log(x.noise[known].clamp(min=_SMALLEST_NOISE))
         loss = loss + F.smooth_l1_loss(found, true, beta=0.1, reduction="sum") / len(x)
     return loss
+
+
+def mirrored(x: Examples, random: torch.Generator) -> Examples:
+    """The examples as of images that are flipped at random, up and down and left and right."""
+    sign = torch.ones(len(x), 1, 1, x.pair.shape[-1])
+    sign[..., DIRECTION] = torch.randint(2, (len(x), 1, 1, 2), generator=random) * 2.0 - 1
+    return replace(x, pair=x.pair * sign.to(x.pair))
 
 
 def drawn_hints(x: Examples, random: torch.Generator) -> DrawnHints:

@@ -16,7 +16,7 @@ Float = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
 Rng = np.random.Generator
 
-CORRUPTED_PER_SCENE = 5
+CORRUPTED_PER_SCENE, CLEAN_PER_SCENE = 4, 2
 _ONE_CHANNEL = 0.25
 """Share of the corrupted inputs that have one channel, like depth and disparity."""
 
@@ -48,12 +48,13 @@ class SimulatedInput:
 def simulated_inputs(first: Float, second: Float, flow: Float, rng: Rng) -> Iterator[SimulatedInput]:
     """Inputs for a pair of images (H, W, 3) in [0, 1] and their flow: matches, corrupted vectors and clean ones."""
     a, b = (cv2.cvtColor((255 * x).astype(np.uint8), cv2.COLOR_RGB2GRAY).astype(np.uint8) for x in (first, second))
-    yield from (SimulatedInput(vectors, flow, np.nan) for vectors in _matched(a, b, rng))
+    yield from (SimulatedInput(_some(vectors, rng), flow, np.nan) for vectors in _matched(a, b, rng))
     for _ in range(CORRUPTED_PER_SCENE):
-        truth = flow[..., :1] if rng.random() < _ONE_CHANNEL else flow
+        truth = _one_channel(flow, rng) if rng.random() < _ONE_CHANNEL else flow
         yield _corrupted(_as_measured(truth, rng), flow, rng)
-    truth = _as_measured(flow, rng)
-    yield SimulatedInput(_at(_mask(flow.shape[:2], rng), truth), truth, 0.0)
+    for _ in range(CLEAN_PER_SCENE):
+        truth = _as_measured(_one_channel(flow, rng) if rng.random() < _ONE_CHANNEL else flow, rng)
+        yield SimulatedInput(_at(_mask(flow.shape[:2], rng), truth), truth, 0.0)
 
 
 def _matched(a: matchers.Grey, b: matchers.Grey, rng: Rng) -> Iterator[npt.NDArray[np.float32]]:
@@ -72,6 +73,14 @@ def _matched(a: matchers.Grey, b: matchers.Grey, rng: Rng) -> Iterator[npt.NDArr
     if rng.random() < 0.5:
         yield matchers.orb(a, b, ratio=rng.choice([0.8, 0.9, 1.0]))
     yield matchers.dis(a, b, fast=rng.random() < 0.5, limit=rng.choice([0.5, 1, 1, 2, 5]))
+
+
+def _some(vectors: npt.NDArray[np.float32], rng: Rng) -> npt.NDArray[np.float32]:
+    """All vectors or, in a quarter of the cases, 3 to 50 % of them: fast motion leaves a matcher few."""
+    if rng.random() < 0.75:
+        return vectors
+    lost = rng.random(vectors.shape[:2]) > np.exp(rng.uniform(np.log(0.03), np.log(0.5)))
+    return np.where(lost[..., None], np.float32(np.nan), vectors)
 
 
 def _at(mask: Mask, field: Float) -> npt.NDArray[np.float32]:
@@ -117,13 +126,15 @@ def _as_measured(truth: Float, rng: Rng) -> npt.NDArray[np.float32]:
 def _corrupted(truth: Float, flow: Float, rng: Rng) -> SimulatedInput:
     """Vectors with noise of some kind and, in two of three inputs, wrong vectors of some kind."""
     field, mask = truth, _mask(truth.shape[:2], rng)
-    past_edges = rng.random()
-    if past_edges < 0.15:
+    past_edges, depth = rng.random(), truth.shape[2] == 1 and bool((truth > 0).all())
+    if depth and past_edges < 0.5:
+        field, mask = _seen_from_beside(truth, truth[..., 0], mask, rng)
+    elif past_edges < 0.15:
         shift = tuple(rng.integers(-7, 8, 2))
         chosen = rng.random(mask.shape) < rng.uniform(0.02, 0.5)
         field = np.where(chosen[..., None], np.roll(truth, shift, (0, 1)), truth)
     elif past_edges < 0.3:
-        field, mask = _seen_from_beside(truth, flow, mask, rng)
+        field, mask = _seen_from_beside(truth, flow @ rng.standard_normal(2), mask, rng)
     noise = 0.0 if rng.random() < 0.35 else float(np.exp(rng.uniform(np.log(0.03), np.log(2.5))))
     field = field + noise * _noise(truth.shape, rng)
     if rng.random() < 0.65:
@@ -135,13 +146,21 @@ def _corrupted(truth: Float, flow: Float, rng: Rng) -> SimulatedInput:
     return SimulatedInput(_at(mask, field), truth.astype(np.float32), noise)
 
 
-def _seen_from_beside(truth: Float, flow: Float, mask: Mask, rng: Rng) -> tuple[Float, Mask]:
+def _one_channel(flow: Float, rng: Rng) -> Float:
+    """A field (H, W, 1): a component of the flow, or the inverse depth (> 0) of a scene with its edges."""
+    if rng.random() < 0.4:
+        return flow[..., :1]
+    nearness = flow @ rng.standard_normal(2)
+    nearness = nearness - nearness.min()
+    return np.asarray((nearness + rng.uniform(0.02, 0.5) * (nearness.max() + 1e-3))[..., None])
+
+
+def _seen_from_beside(truth: Float, nearness: Float, mask: Mask, rng: Rng) -> tuple[Float, Mask]:
     """The vectors of a mask as another viewpoint sees them: moved by a parallax, so that some land past an edge.
 
-    A laser scanner is not where the camera is. The parallax is proportional to the flow.
+    A laser scanner is not where the camera is. The parallax is proportional to the nearness (H, W).
     """
-    parallax = flow @ rng.standard_normal(2)
-    parallax = parallax - np.median(parallax)
+    parallax = nearness - np.median(nearness)
     parallax *= rng.uniform(2, 10) / (np.quantile(np.abs(parallax), 0.95) + 1e-6)
     direction = rng.uniform(0, np.pi)
     rows, columns = mask.nonzero()

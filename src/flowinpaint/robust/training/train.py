@@ -19,6 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from flowinpaint.data.bank import read_bank
+from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.io.files import write_bytes
 from flowinpaint.methods.builtin import DEFAULT_METHOD
@@ -31,6 +32,10 @@ from flowinpaint.robust.training.losses import alone_loss, verdict_loss
 METHODS = (DEFAULT_METHOD, "laplace-beltrami", "harmonic")
 """Methods that cross-fit the scenes: usually the first, sometimes another."""
 _OTHER_EVERY = 8
+SCENES = LayeredConfig(magnitude=8.0, magnitude_spread=1.0, driving=0.35)
+"""The scenes have faster motion than those that train the methods: there matchers fail."""
+_FIRST_SCENES, _FIRST_STEPS = 100, 1500
+"""The first network needs no more scenes and steps than these."""
 _STANDARD = 256
 """Inputs from which mean and deviation of the features are computed."""
 
@@ -50,7 +55,7 @@ class Settings:
     scenes: int = 1000
     minutes: float = 60.0
     steps: int = 10_000
-    batch: int = 16
+    batch: int = 12
     rate: float = 2e-3
     seed: int = 0
     bank: str = ""
@@ -63,9 +68,10 @@ def train(settings: Settings, say: Say = print) -> Assessor:
     torch.manual_seed(settings.seed)
     assessor = Assessor()
     # Compile the loops once, before many processes do it at the same time.
-    fill_field(DEFAULT_METHOD)(torch.rand(1, 3, 64, 64), torch.rand(1, 2, 64, 64), torch.ones(1, 1, 64, 64), None)
-    first = generate(settings, max(1, settings.scenes // 6), settings.minutes / 8, None, say)
-    fit(assessor.alone, first, settings, settings.steps // 4, alone_loss, say)
+    for weight in (None, torch.ones(1, 1, 64, 64)):
+        fill_field(DEFAULT_METHOD)(torch.rand(1, 3, 64, 64), torch.rand(1, 2, 64, 64), torch.ones(1, 1, 64, 64), weight)
+    first = generate(settings, min(_FIRST_SCENES, settings.scenes), settings.minutes / 8, None, say)
+    fit(assessor.alone, first, settings, min(_FIRST_STEPS, settings.steps), alone_loss, say)
     del first
     weights = {name: value.numpy() for name, value in assessor.state_dict().items()}
     second = generate(settings, settings.scenes, settings.minutes * 7 / 8, weights, say)
@@ -116,7 +122,7 @@ def _scene(settings: Settings, weights: Arrays | None, number: int) -> Arrays:
 def _tools(settings: Settings) -> tuple[LayeredFlow, Assessor]:
     torch.set_num_threads(1)
     bank = read_bank(settings.bank) if settings.bank else None
-    return LayeredFlow(size=SIZE, bank=bank, seed=settings.seed), Assessor().eval()
+    return LayeredFlow(SCENES, size=SIZE, bank=bank, seed=settings.seed), Assessor().eval()
 
 
 def fill_field(method: str) -> FillField:
