@@ -58,6 +58,8 @@ inputs](evaluate.md#imperfect-inputs)). The first table has the EPE relative to 
 {PEERS[1]} on each data set, as geometric mean over data sets; below 1 is better. The next ones have the EPE (px) by \
 data set, with the share of pixels that is given, and the share of these that is wrong (off by more than 3 px)."""
 
+_OTHER_PAGE = "Imperfect given vectors, such as matches and tracks, have [a page of their own](results-imperfect.md)."
+
 _JUDGEMENT = """\
 How well methods that judge the given vectors tell right from wrong ones, as the area under the ROC curve (AUC): 1 is \
 perfect, 0.5 chance. Means over a data set's frames, then over data sets:"""
@@ -97,6 +99,7 @@ def page_text(results: Results, plot: str | None, zoom: str | None, sparsificati
         "\n".join(f"- {command_text(evaluation)}, {machine_text(evaluation)}." for evaluation in results.evaluations),
         dataset_table(results),
         *_failures(results),
+        *([] if results.inputs else [_OTHER_PAGE]),
     ]
     if zoom is not None:
         parts += [f"![Samples, their given vectors, and the results of methods]({zoom})", _ZOOM_CAPTION]

@@ -160,7 +160,7 @@ def test_a_second_image_needs_two_channels() -> None:
 def test_other_methods_name_those_that_accept_the_arguments(keywords: dict[str, Any]) -> None:
     accepted = [m.name for m in all_methods() if m.takes_weights]
     with pytest.raises(
-        InputError, match=r"^method must be one that takes weights with robust.*; got nearest$"
+        InputError, match=r"^method must support robust, .* as .*neuroexplicit.* do, got nearest$"
     ) as error:
         fi.inpaint(IMAGE, FLOW, MASK, "nearest", **keywords)
     assert {"neuroexplicit", "neuroexplicit-paper", "eed", "laplace-beltrami", "harmonic"} <= set(accepted)
@@ -172,5 +172,5 @@ def test_only_methods_that_take_weights_are_accepted(method: Method) -> None:
     if method.takes_weights:
         check_takes_weights(method)
     else:
-        with pytest.raises(InputError, match=f"; got {method.name}$"):
+        with pytest.raises(InputError, match=f" do, got {method.name}$"):
             check_takes_weights(method)

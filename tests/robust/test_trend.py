@@ -64,6 +64,15 @@ def test_the_trend_stays_near_the_range_of_the_vectors() -> None:
     assert float(found.amax()) > float(high.amax())
 
 
+def test_the_trend_of_one_channel_stays_within_the_range_of_the_vectors() -> None:
+    mask = some_pixels(H, W, 0.1)
+    mask[: H // 2] = False
+    points = points_on(0.05 + ramp(0.01)[..., :1], mask)
+    found = affine_trend(points, points.vectors, ones(points))
+    assert float(found.amin()) >= float(points.vectors.amin())
+    assert float(found.amax()) <= float(points.vectors.amax())
+
+
 def test_only_the_ratio_of_trusts_counts_and_what_has_none_is_left_out() -> None:
     field, mask = ramp(), some_pixels(H, W, 0.1)
     wrong = some_pixels(H, W, 0.3, seed=1)

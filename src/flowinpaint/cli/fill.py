@@ -61,7 +61,7 @@ def command(
     errors: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the expected error of each vector: .pfm, .npy or .npz. Only some networks predict it."
+            help="Also write the expected error of each vector: .pfm, .npy or .npz. Needs neuroexplicit or --robust."
         ),
     ] = None,
     robust: Annotated[
@@ -213,9 +213,11 @@ def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) 
 
 def _judgement(p: Array, noise: float | None) -> str:
     """A sentence on the inlier probabilities (N,) of the given vectors."""
+    if noise is None:
+        return f"{p.size} given vectors are too few to judge."
     wrong = int((p < 0.5).sum())
     found = f"{wrong} of {p.size} given vectors ({100 * wrong / p.size:.1f} %) are probably wrong"
-    return f"{found}." if noise is None else f"{found}; the noise of the others is {noise:.3g}."
+    return f"{found}; the noise of the others is {noise:.3g} in the field's unit."
 
 
 def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> None:

@@ -55,6 +55,4 @@ def check_takes_weights(method: Method) -> None:
     """Raise InputError unless a method can fill from vectors that may be wrong."""
     if not method.takes_weights:
         fit = ", ".join(m.name for m in all_methods() if m.takes_weights)
-        raise InputError(
-            f"method must be one that takes weights with robust, noise, confidence or second: {fit}; got {method.name}"
-        )
+        raise InputError(f"method must support robust, noise, confidence and second, as {fit} do, got {method.name}")

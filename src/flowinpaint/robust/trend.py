@@ -35,7 +35,8 @@ _LEAST_FAR = 8.0
 _LEAST_SHARE = 0.1
 """A field in which the trend counts less than this everywhere has no ramps."""
 _BEYOND = 0.25
-"""The trend stays within the range of the vectors, extended on both sides by this fraction of it."""
+"""The trend stays within the range of the vectors, extended on both sides by this fraction of it; without an extension
+for one channel, since depth and disparity have limits and 1/depth must not reach zero."""
 
 
 def ramps(points: Points, vectors: Tensor, trust: Tensor, spacings: float = 0.0) -> Tensor | None:
@@ -80,7 +81,7 @@ def affine_trend(points: Points, vectors: Tensor, trust: Tensor) -> Tensor:
     reach = _REACH * math.hypot(H, W)
     fit = _fit((place[near] - centres[:, None]) / reach, w[near], (f - middle)[near]) + middle
     low, high = f.amin(0), f.amax(0)
-    margin = _BEYOND * (high - low)
+    margin = _BEYOND * (high - low) if f.shape[1] > 1 else 0 * low
     coarse = fit.clamp(low - margin, high + margin).T.reshape(1, -1, len(rows), len(columns))
     fine = F.interpolate(coarse, scale_factor=_STEP, mode="bilinear", align_corners=False)
     half = _STEP // 2  # the first place, row 0, is the centre of the first _STEP interpolated rows
