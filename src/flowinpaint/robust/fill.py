@@ -17,12 +17,12 @@ from flowinpaint.methods.method import Fill
 from flowinpaint.result import Progress, ProgressCallback, Solution
 from flowinpaint.robust.assessor import Assessor, Verdict, overall_noise, shipped_assessor
 from flowinpaint.robust.estimate import FEWEST, FILLS, Observation, observe
+from flowinpaint.robust.expected_error import expected_error
 from flowinpaint.robust.features import Features, hint_features
 from flowinpaint.robust.hints import Hints
 from flowinpaint.robust.points import Points, norm, points_of
 from flowinpaint.robust.refinement import refined
 from flowinpaint.robust.trend import ramps
-from flowinpaint.robust.uncertainty import expected_error
 
 EXACT_NOISE = 0.2
 """Vectors are kept exactly, as far as they are correct, if their noise is below this share of their scale."""

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from flowinpaint.robust.assessor import Verdict
+from flowinpaint.robust.expected_error import expected_error
 from flowinpaint.robust.points import Points
-from flowinpaint.robust.uncertainty import expected_error
 from imperfect_fields import points_on, smooth_scene, some_pixels
 
 H, W = 48, 64
