@@ -309,7 +309,9 @@ class TestExactness:
             (0.4, 0.5, 0.0, False),  # estimates are better than the vectors
             (0.4, 3.0, 0.0, True),  # they are worse
             (0.4, 3.0, 0.1, False),  # but some vectors are wrong
-            (0.9, 3.0, 0.0, False),  # or the noise is large
+            (0.9, 3.0, 0.05, False),  # or the noise is large
+            (0.9, 3.0, 0.0, True),  # nothing to gain
+            (0.9, 1.0, 0.0, False),
             (0.4, 3.0, 1.0, False),
         ],
     )

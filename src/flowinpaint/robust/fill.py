@@ -26,11 +26,12 @@ from flowinpaint.robust.trend import ramps
 
 EXACT_NOISE = 0.2
 """Vectors are kept exactly, as far as they are correct, if their noise is below this share of their scale."""
-ROUGH_NOISE, ROUGH_RATIO, ROUGH_WRONG = 0.5, 1.4, 0.01
-"""So are those of a rough but measured field: noise below this share of the scale, estimates whose expected errors are
-above this multiple of those of the vectors themselves, and less than this share of vectors that are surely wrong."""
-SURELY_WRONG = 0.05
-"""A vector with a lower probability than this is surely wrong."""
+WORSE, HARDLY_WRONG = 1.1, 0.02
+"""So are they if their estimates are expected to be worse, with errors above this multiple of those of the vectors, and
+less than this share of them is probably wrong: then there is nothing to gain."""
+ROUGH_NOISE, ROUGH_WORSE, ROUGH_WRONG, SURELY_WRONG = 0.5, 1.4, 0.01, 0.05
+"""And those of a rough but measured field: noise below this share of the scale, estimates that are worse by this
+multiple, and less than this share of vectors with a probability below the last number."""
 LEAST_EXACT, LEAST_NOISY = (0.5, 0.1), 0.5
 """A vector with a lower probability than this is left out: if the vectors are exact, and if they are noisy.
 
@@ -176,11 +177,13 @@ def _are_exact(verdict: Verdict, noise: float) -> bool:
     """Whether vectors with this noise, relative to their scale, are better than their estimates."""
     if noise < EXACT_NOISE:
         return True
-    correct = verdict.logit > 0
-    ratio = verdict.error / (math.sqrt(math.pi / 2) * verdict.noise)
-    rough = float(ratio[correct].median()) > ROUGH_RATIO if bool(correct.any()) else False
-    wrong = float((torch.sigmoid(verdict.logit) < SURELY_WRONG).float().mean())
-    return rough and noise < ROUGH_NOISE and wrong < ROUGH_WRONG
+    p, correct = torch.sigmoid(verdict.logit), verdict.logit > 0
+    if not bool(correct.any()):
+        return False
+    ratio = float((verdict.error / (math.sqrt(math.pi / 2) * verdict.noise))[correct].median())
+    if ratio > WORSE and float((~correct).float().mean()) < HARDLY_WRONG:
+        return True
+    return ratio > ROUGH_WORSE and noise < ROUGH_NOISE and float((p < SURELY_WRONG).float().mean()) < ROUGH_WRONG
 
 
 def _kept(p: Tensor, least: float) -> Tensor:

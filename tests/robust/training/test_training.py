@@ -198,7 +198,7 @@ class TestTrain:
         lines: list[str] = []
         found = train(SETTINGS, lines.append)
         assert not found.training
-        assert sum(line.startswith("step ") for line in lines) == 18
+        assert sum(line.startswith("step ") for line in lines) == 24
         torch.manual_seed(SETTINGS.seed)
         untrained = Assessor().state_dict()
         for name, value in found.state_dict().items():
