@@ -23,6 +23,8 @@ _STEP = 16
 """Distance in px between the places where the trend is computed."""
 _MOST_POINTS, _NEIGHBOURS = 1500, 256
 """The trend is fitted to at most this number of points; each fit to the nearest of them."""
+_CHUNK = 2048
+"""Fits that are computed together, to bound the memory."""
 _REACH = 0.03
 """Width of the Gaussian window of a fit, as a fraction of the diagonal of the image."""
 _TAIL = 1e-4
@@ -46,8 +48,7 @@ def ramps(points: Points, vectors: Tensor, trust: Tensor, spacings: float = 0.0)
     spacings: far is at least this multiple of the spacing of these points.
     """
     used = trust > 0
-    place = torch.zeros_like(points.mask)
-    place[points.mask] = used
+    place = points.on_grid(used.float())[0, 0] > 0
     if not bool(used.any()):
         return None
     spacing = math.sqrt(place.numel() / int(used.sum()))
@@ -69,17 +70,19 @@ def distance_to(mask: Tensor) -> Tensor:
 def affine_trend(points: Points, vectors: Tensor, trust: Tensor) -> Tensor:
     """Affine fits in Gaussian windows, computed on a coarse grid and interpolated, (1, C, H, W)."""
     H, W = points.mask.shape
-    used = torch.zeros_like(points.mask)
-    used[points.mask] = trust > 0
+    used = points.on_grid((trust > 0).float())[0, 0] > 0
     chosen = thinned(used, _MOST_POINTS)[points.mask]
     place, f, w = points.place[chosen], vectors[chosen], trust[chosen]
     rows, columns = (torch.arange(0, n + _STEP, _STEP).float() for n in (H, W))
     centres = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1).reshape(-1, 2)
-    found = cKDTree(place.numpy()).query(centres.numpy(), min(_NEIGHBOURS, len(place)))[1]
-    near = torch.from_numpy(np.asarray(found).reshape(len(centres), -1))
+    tree, k = cKDTree(place.numpy()), min(_NEIGHBOURS, len(place))
     middle = (w[:, None] * f).sum(0) / w.sum()
     reach = _REACH * math.hypot(H, W)
-    fit = _fit((place[near] - centres[:, None]) / reach, w[near], (f - middle)[near]) + middle
+    fits = []
+    for q in torch.split(centres, _CHUNK):
+        near = torch.from_numpy(np.asarray(tree.query(q.numpy(), k)[1]).reshape(len(q), k))
+        fits.append(_fit((place[near] - q[:, None]) / reach, w[near], (f - middle)[near]))
+    fit = torch.cat(fits) + middle
     low, high = f.amin(0), f.amax(0)
     margin = _BEYOND * (high - low) if f.shape[1] > 1 else 0 * low
     coarse = fit.clamp(low - margin, high + margin).T.reshape(1, -1, len(rows), len(columns))
