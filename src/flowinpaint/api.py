@@ -21,7 +21,7 @@ from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of
-from flowinpaint.result import ProgressCallback, Result, Solution
+from flowinpaint.result import Arrays, ProgressCallback, Result, Solution
 
 if TYPE_CHECKING:
     from flowinpaint.robust.fill import RobustSolution
@@ -105,7 +105,7 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     solution = fill(picture, given, c)
     filled = torch.where(c > 0, given, solution.u.float())
     _check_finite(filled, given, method)
-    return _results(solution, filled, method, device, start)
+    return _results(solution, filled, fields, method, device, start)
 
 
 def _fill_judged(judge: Callable[..., RobustSolution], field: Field, method: str, device: torch.device) -> Result:
@@ -114,7 +114,7 @@ def _fill_judged(judge: Callable[..., RobustSolution], field: Field, method: str
     image, given, c = _to_tensors(field, device)
     solution, inliers, noise = judge(image, given, c)
     _check_finite(solution.u, given, method)
-    return _results(solution, solution.u, method, device, start, inliers, noise)[0]
+    return _results(solution, solution.u, [field], method, device, start, inliers, noise)[0]
 
 
 def _check_finite(filled: Tensor, given: Tensor, method: str) -> None:
@@ -125,6 +125,7 @@ def _check_finite(filled: Tensor, given: Tensor, method: str) -> None:
 def _results(
     solution: Solution,
     filled: Tensor,
+    fields: Sequence[Field],
     method: str,
     device: torch.device,
     start: float,
@@ -138,24 +139,34 @@ def _results(
     seconds = (time.perf_counter() - start) / len(dense)
     solution.warn_unless_converged(method, stacklevel=4)
 
-    return [
-        Result(
+    results = []
+    for i, (picture, given, known) in enumerate(fields):
+        arrays = Arrays(
+            image=picture,
+            given=np.where(known[..., None], given, np.float32(np.nan)),
             flow=dense[i],
-            confidence=None if confidence is None else confidence[i, 0].cpu().numpy(),
             expected_error=None if error is None else error[i, 0].cpu().numpy(),
-            info={
-                "method": method,
-                "device": str(device),
-                "seconds": seconds,
-                "iterations": solution.iterations,
-                "residual": solution.residual,
-                "status": solution.status,
-                "noise": noise,
-            },
             inliers=None if inliers is None else inliers[i, 0].numpy(),
         )
-        for i in range(len(dense))
-    ]
+        results.append(
+            Result(
+                flow=arrays.flow,
+                confidence=None if confidence is None else confidence[i, 0].cpu().numpy(),
+                expected_error=arrays.expected_error,
+                info={
+                    "method": method,
+                    "device": str(device),
+                    "seconds": seconds,
+                    "iterations": solution.iterations,
+                    "residual": solution.residual,
+                    "status": solution.status,
+                    "noise": noise,
+                },
+                inliers=arrays.inliers,
+                arrays=arrays,
+            )
+        )
+    return results
 
 
 def _to_tensors(field: Field, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

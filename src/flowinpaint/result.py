@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +79,25 @@ class Info(TypedDict):
 
 
 @dataclass(frozen=True)
+class Arrays:
+    """Numpy arrays behind a `Result`, whatever the types of the caller's arrays.
+
+    image: (H, W, 3) or (H, W, 1), uint8, uint16 or float32 in [0, 1]; None without an image. given: (H, W, C) float32,
+    NaN where unknown. flow: (H, W, C) float32, NaN where not filled. expected_error, inliers: (H, W) float32 or None.
+    """
+
+    image: npt.NDArray[Any] | None
+    given: npt.NDArray[np.float32]
+    flow: npt.NDArray[np.float32]
+    expected_error: npt.NDArray[np.float32] | None = None
+    inliers: npt.NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
 class Result:
     """The dense field that `inpaint` returns, with its expected error.
+
+    Fields are of the type of the caller's flow: numpy arrays, torch tensors or xarray DataArrays.
 
     flow: (H, W, C) float32, dense; the known vectors are unchanged unless `inpaint` judges them.
     expected_error: (H, W) float32, the predicted endpoint error in the field's unit: 0 where a vector is known exactly,
@@ -90,10 +107,12 @@ class Result:
     compilation. noise: the estimated standard deviation of the known vectors in the field's unit.
     inliers: (H, W) float32 in [0, 1], the estimated probability that each known vector is correct, NaN where none is
     known. It and the noise are None unless `inpaint` gets `robust`, `noise`, `confidence` or `second`.
+    arrays: the same as numpy arrays, with the image and the given vectors.
     """
 
-    flow: npt.NDArray[np.float32]
-    confidence: npt.NDArray[np.float32] | None
-    expected_error: npt.NDArray[np.float32] | None
+    flow: Any
+    confidence: Any
+    expected_error: Any
     info: Info
-    inliers: npt.NDArray[np.float32] | None = None
+    inliers: Any = None
+    arrays: Arrays | None = field(default=None, repr=False)
