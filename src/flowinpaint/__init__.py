@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from flowinpaint.api import inpaint, load_model
     from flowinpaint.errors import FileFormatError, InputError, MissingFileError
     from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
+    from flowinpaint.io.matches import Matches, read_matches
+    from flowinpaint.io.tracks import read_tracks
     from flowinpaint.masks import random_mask
     from flowinpaint.methods.registry import register_method
     from flowinpaint.metrics import epe, fl_outliers
     from flowinpaint.networks.weights import save_model
     from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
     from flowinpaint.neuroexplicit.model import Neuroexplicit
+    from flowinpaint.points import PointResults, inpaint_points
     from flowinpaint.result import Progress, Result, Solution
     from flowinpaint.viz.colours import error_map, flow_to_rgb
     from flowinpaint.viz.sheet import preview
@@ -39,9 +42,11 @@ if TYPE_CHECKING:
 __all__ = [
     "FileFormatError",
     "InputError",
+    "Matches",
     "MissingFileError",
     "Neuroexplicit",
     "NeuroexplicitConfig",
+    "PointResults",
     "Progress",
     "Result",
     "Solution",
@@ -51,6 +56,7 @@ __all__ = [
     "fl_outliers",
     "flow_to_rgb",
     "inpaint",
+    "inpaint_points",
     "load_model",
     "methods",
     "preview",
@@ -58,6 +64,8 @@ __all__ = [
     "read_flow",
     "read_image",
     "read_mask",
+    "read_matches",
+    "read_tracks",
     "register_method",
     "save_model",
     "write_flow",
@@ -69,12 +77,15 @@ _LAZY = {
     "api": ("inpaint", "load_model"),
     "errors": ("FileFormatError", "InputError", "MissingFileError"),
     "io": ("read_flow", "read_image", "read_mask", "write_flow", "write_image", "write_mask"),
+    "io.matches": ("Matches", "read_matches"),
+    "io.tracks": ("read_tracks",),
     "masks": ("random_mask",),
     "methods.registry": ("register_method",),
     "metrics": ("epe", "fl_outliers"),
     "networks.weights": ("save_model",),
     "neuroexplicit.config": ("NeuroexplicitConfig",),
     "neuroexplicit.model": ("Neuroexplicit",),
+    "points": ("PointResults", "inpaint_points"),
     "result": ("Progress", "Result", "Solution"),
     "viz.colours": ("error_map", "flow_to_rgb"),
     "viz.sheet": ("preview",),

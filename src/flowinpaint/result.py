@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+    from flowinpaint.points import PointResults
+
 Status = Literal["converged", "max_iterations", "stagnated", "complete"]
 """converged: an iteration reached its tolerance; max_iterations: it reached the maximum number of steps first;
 stagnated: further steps gained nothing; complete: the method does not iterate to a tolerance."""
@@ -108,6 +110,7 @@ class Result:
     inliers: (H, W) float32 in [0, 1], the estimated probability that each known vector is correct, NaN where none is
     known. It and the noise are None unless `inpaint` gets `robust`, `noise`, `confidence` or `second`.
     arrays: the same as numpy arrays, with the image and the given vectors.
+    points: what `inpaint_points` made of each point; None from `inpaint`.
     """
 
     flow: Any
@@ -116,3 +119,4 @@ class Result:
     info: Info
     inliers: Any = None
     arrays: Arrays | None = field(default=None, repr=False)
+    points: PointResults | None = None
