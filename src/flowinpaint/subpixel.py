@@ -23,7 +23,7 @@ _REWEIGHTINGS = 3
 _CHUNK = 50_000
 """Points whose slopes are computed together, to bound the memory."""
 _TINY = 1e-12
-"""Ridge penalty relative to the mean squared distance: collinear neighbours have no slope across their line."""
+"""Ridge penalty, relative to the mean squared distance: collinear neighbours have no slope across their line."""
 
 
 class Merged(NamedTuple):
@@ -161,14 +161,16 @@ def _fit(values: Array, weight: Array | None, near: Neighbours, part: slice, ste
     At the end the slope shrinks towards zero as far as the residuals explain it: noisy points close to each other have
     none, and that of an affine field is exact.
     """
-    index, x, y = near
+    index = near.index
+    reach = np.sqrt((near.x**2 + near.y**2).mean(1, keepdims=True))
+    reach[reach == 0] = 1  # all at the same place
+    x, y = near.x / reach, near.y / reach
     rises = [column[index] - column[part, None] for column in values.T.copy()]  # C of (n, k)
     xx, xy, yy = x * x, x * y, y * y
-    reach = (xx + yy).mean(1, keepdims=True)
-    prior = 1 / (1 + (xx + yy) / np.maximum(reach, 1e-300))
+    prior = 1 / (1 + xx + yy)
     if weight is not None:
         prior *= weight[index]
-    ridge = np.maximum(_TINY * reach[:, 0] * prior.sum(1), 1e-300)
+    ridge = _TINY * prior.sum(1) + 1e-100
     rank = min(_RANK, index.shape[1]) - 1
     squared = sum(rise * rise for rise in rises)
     smallest = np.maximum(1e-18 * squared.max(1, keepdims=True), 1e-300)
@@ -179,7 +181,7 @@ def _fit(values: Array, weight: Array | None, near: Neighbours, part: slice, ste
         penalty = ridge
         if i == _REWEIGHTINGS:
             variance = _sum(w, squared) / np.maximum(w.sum(1), 1e-300)
-            penalty = ridge + np.minimum(variance / max(steepness**2, 1e-150), 1e150)
+            penalty = ridge + np.minimum(variance / np.maximum((steepness * reach[:, 0]) ** 2, 1e-150), 1e100)
         a, b, c = _sum(w, xx) + penalty, _sum(w, xy), _sum(w, yy) + penalty
         determinant = a * c - b * b
         slopes = []
@@ -190,8 +192,7 @@ def _fit(values: Array, weight: Array | None, near: Neighbours, part: slice, ste
             squared = sum(
                 (rise - u[:, None] * x - v[:, None] * y) ** 2 for rise, (u, v) in zip(rises, slopes, strict=True)
             )
-    slope = np.stack([np.stack(pair, -1) for pair in slopes], 1)
-    return np.where(np.isfinite(slope), slope, 0)
+    return np.stack([np.stack(pair, -1) for pair in slopes], 1) / reach[..., None]
 
 
 def _sum(x: Array, y: Array) -> Array:
