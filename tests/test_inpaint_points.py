@@ -181,14 +181,40 @@ def test_end_points_instead_of_displacements_are_noticed() -> None:
 def test_lists_tensors_and_opencv_shapes_are_accepted() -> None:
     points, values = random_points(20), np.random.default_rng(0).normal(size=20)
     expected = fi.inpaint_points(image(), points, values, "nearest", robust=False).flow
-    assert expected.shape == (H, W, 1)
+    assert expected.shape == (H, W)
     for p, v in (
         (points.tolist(), values.tolist()),
-        (torch.tensor(points, requires_grad=True), torch.tensor(values)),
+        (torch.tensor(points), values),
         (points[:, None], values[:, None, None]),
         (np.ma.masked_array(points), np.ma.masked_array(values)),
     ):
-        assert np.array_equal(fi.inpaint_points(image(), p, v, "nearest", robust=False).flow, expected)
+        found = fi.inpaint_points(image(), p, v, "nearest", robust=False)
+        assert np.array_equal(found.flow.reshape(H, W), expected)
+        assert found.points is not None
+        assert found.points.fitted.shape == np.shape(v)[:1] + np.shape(v)[2:]
+    tensors = fi.inpaint_points(image(), torch.tensor(points), torch.tensor(values), "nearest", robust=False)
+    assert isinstance(tensors.flow, torch.Tensor)
+    assert np.array_equal(tensors.flow.numpy(), expected)
+    assert tensors.points is not None
+    assert isinstance(tensors.points.fitted, torch.Tensor)
+    without = fi.inpaint_points(None, points, values, "nearest", robust=False, size=(H, W))
+    assert np.array_equal(without.flow, expected)
+
+
+def test_depth_moves_along_the_slope_of_its_inverse() -> None:
+    """1/depth of a plane is affine in the image."""
+    points = random_points(300)
+    inverse = 0.05 + 0.004 * points[:, 1]
+    result = fi.inpaint_points(image(), points, 1 / inverse, "harmonic", robust=False, space="inverse", bounds=(0, 80))
+    x, y = np.floor(points + 0.5).astype(int).T
+    assert np.allclose(1 / result.flow[y, x], 0.05 + 0.004 * y, rtol=1e-5)
+
+
+def test_static_points_are_not_taken_for_unknown_ones() -> None:
+    values = np.zeros((40, 2))
+    result = fi.inpaint_points(image(), random_points(40), values, "nearest", robust=False, max_gap=2)
+    assert np.nanmax(np.abs(result.flow)) == 0
+    assert np.isnan(result.flow).any()
 
 
 def test_one_point_fills_everything() -> None:
@@ -215,15 +241,18 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "transposed values": ({"values": np.ones((2, 9))}, r"pass values\.T"),
     "none": ({"points": np.ones((0, 2)), "values": np.ones((0, 2))}, "at least one row"),
     "all outside": ({"points": np.full((9, 2), -7)}, "finite one inside the image.*9 outside and 0 not finite"),
-    "text": ({"points": [["a", "b"]] * 9}, "points must be an array of real numbers"),
-    "ragged": ({"points": [[1, 2], [3]]}, "rows of different lengths"),
-    "complex": ({"values": np.ones(9, complex)}, "real numbers, got complex128"),
+    "text": ({"points": [["a", "b"]] * 9}, "points must be an array of.*numbers"),
+    "ragged": ({"points": [[1, 2], [3]]}, "points must be an array of numbers.*ragged"),
+    "complex": ({"values": np.ones(9, complex)}, "real numbers.*got complex128"),
     "noise shape": ({"noise": np.ones(8)}, r"noise must be a number or have shape \(9,\)"),
     "negative noise": ({"noise": -np.ones(9)}, "noise must be a finite number of at least 0"),
     "confidence": ({"confidence": 1.5}, "confidence must be a number from 0 to 1"),
     "robust": ({"robust": "yes"}, "robust must be True or False"),
     "method": ({"method": "nearest"}, "pass robust=False, or one of the methods neuroexplicit"),
-    "image": ({"image": "frame.png"}, "image must be an array of shape"),
+    "image": ({"image": "frame.png"}, "image must be an array"),
+    "no image": ({"image": None}, r"size must be \(H, W\) if image is None"),
+    "other size": ({"size": (W, H)}, r"size must be left out or that of the image"),
+    "space": ({"space": "inverse", "values": -np.ones(9)}, "above 0 where known for space='inverse'"),
 }
 
 
