@@ -219,7 +219,7 @@ def test_static_points_are_not_taken_for_unknown_ones() -> None:
 
 def test_one_point_fills_everything() -> None:
     result = fi.inpaint_points(image(), [[3.4, 5.2]], [[1.5, 2.5]])
-    assert np.array_equal(result.flow, np.broadcast_to(np.float32([1.5, 2.5]), (H, W, 2)))
+    assert np.array_equal(result.flow, np.broadcast_to(np.array([1.5, 2.5], np.float32), (H, W, 2)))
 
 
 def test_a_value_between_pixels_is_bilinear() -> None:
@@ -240,7 +240,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "fewer values": ({"values": np.ones((8, 2))}, r"one row for each of the 9 points, got \(8, 2\)"),
     "transposed values": ({"values": np.ones((2, 9))}, r"pass values\.T"),
     "none": ({"points": np.ones((0, 2)), "values": np.ones((0, 2))}, "at least one row"),
-    "all outside": ({"points": np.full((9, 2), -7)}, "finite one inside the image.*9 outside and 0 not finite"),
+    "all outside": ({"points": np.full((9, 2), -7)}, "finite one inside the 56x40 pixels.*9 outside and 0 not finite"),
     "text": ({"points": [["a", "b"]] * 9}, "points must be an array of.*numbers"),
     "ragged": ({"points": [[1, 2], [3]]}, "points must be an array of numbers.*ragged"),
     "complex": ({"values": np.ones(9, complex)}, "real numbers.*got complex128"),

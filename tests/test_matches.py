@@ -14,7 +14,7 @@ from flowinpaint.io import matches as module
 Writer = Callable[[str], Path]
 MATCHES = "10 20 12.5 19 0.8 1\n40 60 41 62 0.7 2\n90 15 92 15.5 0.9 3\n35 80 34 81 0.2 4\n"
 DISPLACEMENTS = "10 20 2.5 -1\n40 60 1 2\n90 15 2 .5\n35 80 -1 1\n"
-VALUES = [[2.5, -1], [1, 2], [2, 0.5], [-1, 1]]
+VALUES = np.array([[2.5, -1], [1, 2], [2, 0.5], [-1, 1]])
 POINTS = [[10, 20], [40, 60], [90, 15], [35, 80]]
 
 
@@ -54,8 +54,8 @@ def test_every_way_of_writing_the_same_matches(write: Writer, text: str, columns
 
 def test_values_of_other_kinds_with_noise_and_confidence(write: Writer) -> None:
     found = fi.read_matches(write("7,1.5,2.5,30,0.5,0.9\n8,3,4,nan,0.6,1\n"), "_,x,y,d,noise,confidence")
-    assert np.array_equal(found.points, [[1.5, 2.5], [3, 4]])
-    assert np.array_equal(found.values, [[30], [np.nan]], equal_nan=True)
+    assert np.array_equal(found.points, np.array([[1.5, 2.5], [3, 4]]))
+    assert np.array_equal(found.values, np.array([[30], [np.nan]]), equal_nan=True)
     assert found.noise is not None
     assert found.confidence is not None
     assert np.array_equal(found.noise, [0.5, 0.6])

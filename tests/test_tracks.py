@@ -20,7 +20,7 @@ Save = Callable[..., Path]
 def save(tmp_path: Path) -> Save:
     def save(**arrays: Array) -> Path:
         path = tmp_path / "tracks.npz"
-        np.savez(path, **arrays)
+        np.savez(path, **arrays)  # type: ignore[arg-type]
         return path
 
     return save

@@ -114,9 +114,9 @@ def select(given: GivenPoints, H: int, W: int) -> npt.NDArray[np.bool_]:
     """Which points can be used, (N,); warns of the others."""
     points, values, *hints = given
     finite = np.isfinite(points).all(1) & is_known(values).all(1)
-    for hint in hints:
-        if hint is not None:
-            finite &= np.isfinite(hint)
+    for known in hints:
+        if known is not None:
+            finite &= np.isfinite(known)
 
     def within(x: Array, y: Array) -> npt.NDArray[np.bool_]:
         return np.asarray((x >= -0.5) & (x < W - 0.5) & (y >= -0.5) & (y < H - 0.5))
@@ -126,10 +126,10 @@ def select(given: GivenPoints, H: int, W: int) -> npt.NDArray[np.bool_]:
     outside, bad = int((finite & ~used).sum()), int((~finite).sum())
     swapped = bool(2 * outside > finite.sum() and within(y, x)[finite].all())
     hint = "; points are x, y, so pass points[:, ::-1] for rows and columns" if swapped else ""
-    size = f"the image of {W}x{H} pixels (width x height)"
     if not used.any():
         raise InputError(
-            f"points must have a finite one inside {size}, got {outside} outside and {bad} not finite{hint}"
+            f"points must have a finite one inside the {W}x{H} pixels (width x height), got {outside} outside and "
+            f"{bad} not finite{hint}"
         )
     if outside or bad:
         parts = [f"{outside} outside the image"] * (outside > 0) + [f"{bad} that are not finite"] * (bad > 0)

@@ -43,7 +43,7 @@ class Merged(NamedTuple):
 class Neighbours(NamedTuple):
     """The nearest other points of N points: their indices (N, K), and K steps x, y to them, each (N, K)."""
 
-    index: Array
+    others: Array
     x: Array
     y: Array
 
@@ -56,9 +56,9 @@ def neighbours_of(points: Array) -> Neighbours | None:
     near = np.asarray(cKDTree(points).query(points, count + 1)[1])
     own = near == np.arange(len(near))[:, None]
     own[~own.any(1), -1] = True  # many points at the same place
-    index = near[~own].reshape(len(near), count)
-    x, y = (column[index] - column[:, None] for column in points.T.copy())
-    return Neighbours(index, x, y)
+    others = near[~own].reshape(len(near), count)
+    x, y = (column[others] - column[:, None] for column in points.T.copy())
+    return Neighbours(others, x, y)
 
 
 def local_slopes(values: Array, weight: Array | None, near: Neighbours | None) -> Array:
@@ -76,8 +76,8 @@ def expected_values(values: Array, slope: Array, near: Neighbours | None, which:
     """The values (n, C) that the neighbours of some points, indices (n,), expect there: the medians of theirs."""
     if near is None:
         return values[which]
-    index, x, y = (part[which] for part in near)
-    predicted = values[index] - slope[index, :, 0] * x[..., None] - slope[index, :, 1] * y[..., None]
+    others, x, y = (part[which] for part in near)
+    predicted = values[others] - slope[others, :, 0] * x[..., None] - slope[others, :, 1] * y[..., None]
     return np.asarray(np.median(predicted, axis=1))
 
 
@@ -146,12 +146,12 @@ def bilinear(field: Array, points: Array) -> Array:
 
 def _typical_steepness(values: Array, near: Neighbours) -> float:
     """The median of the differences between neighbours, per px."""
-    middle = near.index.shape[1] // 2
+    middle = near.others.shape[1] // 2
     distance = np.hypot(near.x[:, middle], near.y[:, middle])
     apart = distance > 0
     if not apart.any():
         return 0.0
-    differences = np.linalg.norm(values - values[near.index[:, middle]], axis=1)
+    differences = np.linalg.norm(values - values[near.others[:, middle]], axis=1)
     return float(np.median(differences[apart] / distance[apart]))
 
 
@@ -161,17 +161,17 @@ def _fit(values: Array, weight: Array | None, near: Neighbours, part: slice, ste
     At the end the slope shrinks towards zero as far as the residuals explain it: noisy points close to each other have
     none, and that of an affine field is exact.
     """
-    index = near.index
+    others = near.others
     reach = np.sqrt((near.x**2 + near.y**2).mean(1, keepdims=True))
     reach[reach == 0] = 1  # all at the same place
     x, y = near.x / reach, near.y / reach
-    rises = [column[index] - column[part, None] for column in values.T.copy()]  # C of (n, k)
+    rises = [column[others] - column[part, None] for column in values.T.copy()]  # C of (n, k)
     xx, xy, yy = x * x, x * y, y * y
     prior = 1 / (1 + xx + yy)
     if weight is not None:
-        prior *= weight[index]
+        prior *= weight[others]
     ridge = _TINY * prior.sum(1) + 1e-100
-    rank = min(_RANK, index.shape[1]) - 1
+    rank = min(_RANK, others.shape[1]) - 1
     squared = sum(rise * rise for rise in rises)
     smallest = np.maximum(1e-18 * squared.max(1, keepdims=True), 1e-300)
     slopes: list[tuple[Array, Array]] = []
@@ -192,7 +192,7 @@ def _fit(values: Array, weight: Array | None, near: Neighbours, part: slice, ste
             squared = sum(
                 (rise - u[:, None] * x - v[:, None] * y) ** 2 for rise, (u, v) in zip(rises, slopes, strict=True)
             )
-    return np.stack([np.stack(pair, -1) for pair in slopes], 1) / reach[..., None]
+    return np.asarray(np.stack([np.stack(pair, -1) for pair in slopes], 1) / reach[..., None])
 
 
 def _sum(x: Array, y: Array) -> Array:

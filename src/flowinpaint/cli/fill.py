@@ -170,15 +170,15 @@ def command(
     with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
         progress = partial(report, method)
         result = sparse.fill(guide, method, device, hints, progress=progress, **parameters)
-    known = sparse.known
-    assert known is not None
+    given, known = sparse.field, sparse.known
+    assert given is not None and known is not None
     if errors is not None and result.expected_error is None:
         raise InputError(f"--errors: {method} predicts no errors from {int(known.sum())} vectors")
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         expected = {method: result.expected_error}
-        picture = draw_preview(guide, sparse.field, known, labelled, expected=expected, inliers=result.inliers)
+        picture = draw_preview(guide, given, known, labelled, expected=expected, inliers=result.inliers)
     dense = clip_to_format(out, result.flow)
     write_flow(out, dense)
     if errors is not None and result.expected_error is not None:

@@ -87,7 +87,7 @@ class SparseInput:
         result = inpaint_points(image, points, values, method, device, **hints, **keywords)
         assert result.arrays is not None
         self.field = result.arrays.given
-        self.known = np.isfinite(self.field).all(-1)
+        self.known = np.asarray(np.isfinite(self.field).all(-1))
         return result
 
     def given(self, result: Result) -> str:
