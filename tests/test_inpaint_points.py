@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowinpaint as fi
-from flowinpaint.subpixel import at_pixel_centres, bilinear, local_slopes, merge, neighbours_of
+from flowinpaint import subpixel
+from flowinpaint.subpixel import PointSet, at_pixel_centres, bilinear, local_slopes, merge
 
 Array = npt.NDArray[Any]
 H, W = 40, 56
@@ -36,7 +37,7 @@ def pixel_centres() -> Array:
 
 
 def moved(points: Array, values: Array) -> Array:
-    return at_pixel_centres(points, values, local_slopes(values, None, neighbours_of(points)))
+    return at_pixel_centres(points, values, local_slopes(PointSet(points), values))
 
 
 @settings(max_examples=25, deadline=None)
@@ -61,6 +62,15 @@ def test_constant_values_stay_bit_identical(seed: int, count: int, value: float,
         points = points[np.zeros(count, int)]
     values = np.full((count, 2), value)
     assert np.array_equal(moved(points, values), values)
+
+
+def test_many_points_are_fitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = random_points(100)
+    values = affine(points) + np.random.default_rng(0).normal(0, 0.01, (100, 2))
+    values[7] += 20
+    whole = moved(points, values)
+    monkeypatch.setattr(subpixel, "_CHUNK", 33)
+    assert np.abs(moved(points, values) - whole).max() < 0.02
 
 
 def test_rounding_would_cost_what_moving_the_values_saves() -> None:

@@ -20,12 +20,12 @@ from flowinpaint.result import ProgressCallback, Result
 from flowinpaint.spaces import SpaceName
 from flowinpaint.subpixel import (
     Merged,
+    PointSet,
     at_pixel_centres,
     bilinear,
     expected_values,
     local_slopes,
     merge,
-    neighbours_of,
 )
 
 Array = npt.NDArray[Any]
@@ -155,9 +155,9 @@ def _on_pixels(chosen: GivenPoints, W: int, robust: bool, space: SpaceName, boun
         weight = (1 if weight is None else weight) / np.maximum(noise / noise.max(), 1e-3) ** 2
     positive = spaces.check_space(space, values, np.ones(len(values), np.bool_))
     limits = spaces.check_bounds(bounds, positive)
-    near = neighbours_of(points)
+    point_set = PointSet(points)
     u = values if positive is None else positive.forward(values)
-    slope = local_slopes(u, weight, near)
+    slope = local_slopes(point_set, u, weight)
     moved = at_pixel_centres(points, u, slope)
     if positive is not None:
         with np.errstate(all="ignore"):
@@ -171,7 +171,7 @@ def _on_pixels(chosen: GivenPoints, W: int, robust: bool, space: SpaceName, boun
     residual = None
     if robust and len(shared := _sharing(pixel)):
         residual = np.zeros(len(pixel))
-        residual[shared] = np.linalg.norm(u[shared] - expected_values(u, slope, near, shared), axis=1)
+        residual[shared] = np.linalg.norm(u[shared] - expected_values(point_set, u, slope, shared), axis=1)
     return moved, merge(pixel, moved, noise, confidence, residual)
 
 

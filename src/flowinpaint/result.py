@@ -119,4 +119,4 @@ class Result:
     info: Info
     inliers: Any = None
     arrays: Arrays | None = field(default=None, repr=False)
-    points: PointResults | None = None
+    points: PointResults | None = field(default=None, repr=False)

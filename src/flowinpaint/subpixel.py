@@ -41,42 +41,54 @@ class Merged(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """The nearest other points of N points: their indices (N, K), and K steps x, y to them, each (N, K)."""
+    """The nearest other points of n points: their indices (n, K), and K steps x, y to them, each (n, K)."""
 
     others: Array
     x: Array
     y: Array
 
 
-def neighbours_of(points: Array) -> Neighbours | None:
-    """The neighbours of points (N, 2); None for a single point."""
-    count = min(NEIGHBOURS, len(points) - 1)
-    if count < 1:
-        return None
-    near = np.asarray(cKDTree(points).query(points, count + 1)[1])
-    own = near == np.arange(len(near))[:, None]
-    own[~own.any(1), -1] = True  # many points at the same place
-    others = near[~own].reshape(len(near), count)
-    x, y = (column[others] - column[:, None] for column in points.T.copy())
-    return Neighbours(others, x, y)
+class PointSet:
+    """Points (N, 2) that know their neighbours; K is 0 for a single point."""
+
+    def __init__(self, points: Array) -> None:
+        self.points, self.tree = points, cKDTree(points)
+        self.columns = points.T.copy()
+        self.count = min(NEIGHBOURS, len(points) - 1)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def near(self, which: Array) -> Neighbours:
+        """The neighbours of some points, indices (n,)."""
+        near = np.asarray(self.tree.query(self.points[which], self.count + 1)[1]).reshape(len(which), -1)
+        own = near == which[:, None]
+        own[~own.any(1), -1] = True  # many points at the same place
+        others = near[~own].reshape(len(which), self.count)
+        x, y = (column[others] - column[which, None] for column in self.columns)
+        return Neighbours(others, x, y)
 
 
-def local_slopes(values: Array, weight: Array | None, near: Neighbours | None) -> Array:
+def local_slopes(points: PointSet, values: Array, weight: Array | None = None) -> Array:
     """Robust slopes (N, C, 2) of values (N, C), their derivatives by x and y, from neighbours with a weight (N,)."""
     slope = np.zeros((*values.shape, 2))
-    if near is not None:
-        steepness = _typical_steepness(values, near)
-        for start in range(0, len(values), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            slope[part] = _fit(values, weight, Neighbours(*(x[part] for x in near)), part, steepness)
+    if points.count == 0:
+        return slope
+    steepness = None
+    for start in range(0, len(points), _CHUNK):
+        which = np.arange(start, min(start + _CHUNK, len(points)))
+        near = points.near(which)
+        if steepness is None:
+            steepness = _typical_steepness(values, which, near)
+        slope[which] = _fit(values, weight, which, near, steepness)
     return slope
 
 
-def expected_values(values: Array, slope: Array, near: Neighbours | None, which: Array) -> Array:
+def expected_values(points: PointSet, values: Array, slope: Array, which: Array) -> Array:
     """The values (n, C) that the neighbours of some points, indices (n,), expect there: the medians of theirs."""
-    if near is None:
+    if points.count == 0:
         return values[which]
-    others, x, y = (part[which] for part in near)
+    others, x, y = points.near(which)
     predicted = values[others] - slope[others, :, 0] * x[..., None] - slope[others, :, 1] * y[..., None]
     return np.asarray(np.median(predicted, axis=1))
 
@@ -144,19 +156,19 @@ def bilinear(field: Array, points: Array) -> Array:
     return np.where(weights > 0, sums / np.where(weights > 0, weights, 1), np.nan)
 
 
-def _typical_steepness(values: Array, near: Neighbours) -> float:
-    """The median of the differences between neighbours, per px."""
+def _typical_steepness(values: Array, which: Array, near: Neighbours) -> float:
+    """The median of the differences between some points and a neighbour of each, per px."""
     middle = near.others.shape[1] // 2
     distance = np.hypot(near.x[:, middle], near.y[:, middle])
     apart = distance > 0
     if not apart.any():
         return 0.0
-    differences = np.linalg.norm(values - values[near.others[:, middle]], axis=1)
+    differences = np.linalg.norm(values[which] - values[near.others[:, middle]], axis=1)
     return float(np.median(differences[apart] / distance[apart]))
 
 
-def _fit(values: Array, weight: Array | None, near: Neighbours, part: slice, steepness: float) -> Array:
-    """The slopes (n, C, 2) at a part of the points: iteratively reweighted least squares through the own value.
+def _fit(values: Array, weight: Array | None, which: Array, near: Neighbours, steepness: float) -> Array:
+    """The slopes (n, C, 2) at some points, indices (n,): iteratively reweighted least squares through the own value.
 
     At the end the slope shrinks towards zero as far as the residuals explain it: noisy points close to each other have
     none, and that of an affine field is exact.
@@ -165,7 +177,7 @@ def _fit(values: Array, weight: Array | None, near: Neighbours, part: slice, ste
     reach = np.sqrt((near.x**2 + near.y**2).mean(1, keepdims=True))
     reach[reach == 0] = 1  # all at the same place
     x, y = near.x / reach, near.y / reach
-    rises = [column[others] - column[part, None] for column in values.T.copy()]  # C of (n, k)
+    rises = [column[others] - column[which, None] for column in values.T.copy()]  # C of (n, k)
     xx, xy, yy = x * x, x * y, y * y
     prior = 1 / (1 + xx + yy)
     if weight is not None:
