@@ -16,6 +16,7 @@ from torch import Tensor
 from flowinpaint import checks
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.method import Fill
 from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import all_methods, get_method
@@ -34,7 +35,7 @@ def inpaint(
     image: npt.NDArray[Any],
     flow: npt.NDArray[np.floating[Any]],
     mask: npt.NDArray[np.bool_] | None = None,
-    method: str | Path = DEFAULT_METHOD,
+    method: str | Path | OwnFill = DEFAULT_METHOD,
     device: str | torch.device = "auto",
     *,
     robust: bool = False,
@@ -52,7 +53,8 @@ def inpaint(
     image: (H, W, 3) or (H, W), uint8, uint16 or float in [0, 1].
     flow: (H, W, C) of a floating type, any C: 2 for flow, 1 for disparity or depth. Computed and returned in float32.
     mask: (H, W) bool, True where the vector is known; without a mask, finite vectors are known.
-    method: one of `methods()`, or the path of a .safetensors file with trained weights.
+    method: one of `methods()`, the path of a .safetensors file with trained weights, or a function of your own: see
+    `register_method` and `numpy_method`.
     device: "auto", "cpu", "cuda", …
     robust: estimate how noisy the vectors are and which of them are wrong. Needs a method that takes weights:
     neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami or harmonic. `seed`, 0 by default, selects random folds.
@@ -90,8 +92,8 @@ def inpaint(
         flow = flow.astype(np.float32, copy=False)
     field = guide, flow, known
     if judge is None:
-        return fill_together(partial(fill, progress=progress), [field], str(method), chosen)[0]
-    return _fill_judged(partial(judge, fill), field, str(method), chosen)
+        return fill_together(partial(fill, progress=progress), [field], found.name, chosen)[0]
+    return _fill_judged(partial(judge, fill), field, found.name, chosen)
 
 
 def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torch.device) -> list[Result]:
