@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,16 @@ FIELD = random_field(12, 17)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, and a registry, a search path and modules that are restored after the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
     monkeypatch.setattr(registry, "METHODS", dict(METHODS))
-    return tmp_path
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 def scaled(image: Tensor, flow: Tensor, mask: Tensor, scale: float = 1.0, progress: Any = None) -> Tensor:
@@ -259,6 +262,7 @@ def test_the_fingerprint_is_of_own_functions() -> None:
         ("wrong:mine", "wrong has no 'mine'; it has fill, number"),
         ("wrong.py:NUMBER", "must be a function, got int"),
         ("wrong.py:fill", r"must have the signature .*, got fill\(image\)"),
+        ("wrong.py:numbre", "wrong.py has no 'numbre'; did you mean 'number'?"),
         ("wrong.py:", 'must be "module:function" or "file.py:function", got'),
         ("syntax.py:mine", r"cannot be imported: SyntaxError: .*\(syntax.py, line 1\)"),
         ("crash.py:mine", r"cannot be imported: ZeroDivisionError: division by zero \(crash.py, line 2\)"),

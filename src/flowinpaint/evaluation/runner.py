@@ -21,7 +21,7 @@ from flowinpaint.data.folder import Frame, FrameSource
 from flowinpaint.errors import FileFormatError, InputError, sentence_of
 from flowinpaint.evaluation.measure import Field, measure, measure_field
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey
-from flowinpaint.evaluation.scored_fields import read_field
+from flowinpaint.evaluation.scored_fields import doubts, read_field
 from flowinpaint.evaluation.variants import parse_variant
 from flowinpaint.io import write_image
 from flowinpaint.masks.cases import Case
@@ -183,7 +183,7 @@ def score_field(key: RunKey, path: Path, frame: Frame) -> tuple[Record, Field | 
         flow = read_field(path, frame)
     except Exception as error:
         return Record(key, error=sentence_of(error)), None
-    return Record(key, measure_field(flow, frame)), flow
+    return Record(key, measure_field(flow, frame), notes=doubts(flow, frame)), flow
 
 
 def record_runs(

@@ -20,8 +20,11 @@ from flowinpaint.evaluation.measure import Field
 from flowinpaint.io import FLOW_SUFFIXES, StrPath, read_flow
 from flowinpaint.masks.cases import Case, case_label
 from flowinpaint.methods.registry import find_method
+from flowinpaint.metrics import epe
 
 OPTION = "fields"
+_SUSPECT = 0.5
+"""Errors at the given vectors, relative to those elsewhere, above which a field seems to come from other vectors."""
 _PICTURE = ".png"
 """A format that is also used to draw fields: such a file counts only if there is no other."""
 
@@ -88,6 +91,20 @@ def read_field(path: Path, frame: Frame) -> Field:
     fault = f"must have a vector at all {count} pixels where the truth is valid, got none at {unfilled} of them"
     check_file(path, unfilled > 0 and fault)
     return flow
+
+
+def doubts(flow: Field, frame: Frame) -> list[str]:
+    """A sentence if a field (H, W, C) was probably not computed from the exact vectors of its frame."""
+    known, unknown = frame.valid & frame.mask, frame.valid & ~frame.mask
+    if frame.vectors is not None or not known.any() or not unknown.any():
+        return []
+    here, elsewhere = (epe(flow, frame.truth, pixels) for pixels in (known, unknown))
+    if here <= _SUSPECT * elsewhere:
+        return []
+    return [
+        f"The field is off by {here:.3g} px at the given vectors and {elsewhere:.3g} px elsewhere: check that it was "
+        "computed from these vectors, that is, from this seed and density."
+    ]
 
 
 def _check_name(name: str, taken: Collection[str]) -> None:

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import lru_cache, partial, update_wrapper
 from pathlib import Path
 from types import ModuleType
@@ -137,8 +138,10 @@ def load_function(text: str, argument: str) -> Any:
     for part in name.split("."):
         if not hasattr(found, part):
             own = [key for key, value in vars(module).items() if _is_own_function(value, module)]
+            close = get_close_matches(name, own, n=1)
             has = f"it has {', '.join(own)}" if own else "it has no function of its own"
-            raise InputError(f"{argument} {text!r}: {place} has no {name!r}; {has}")
+            hint = f"did you mean {close[0]!r}?" if close else has
+            raise InputError(f"{argument} {text!r}: {place} has no {name!r}; {hint}")
         found = getattr(found, part)
     return found
 
