@@ -17,6 +17,7 @@ from flowinpaint.methods import registry
 from flowinpaint.methods.registry import METHODS
 from flowinpaint.text_tables import NONE
 from frame_folder import H, W, make_pair, make_root
+from helpers import run_cli
 
 OWN = """
 import numpy as np
@@ -208,11 +209,9 @@ def test_an_input_that_cannot_be_written_is_told(root: Path) -> None:
 
 
 def test_the_command_line_writes_inputs_and_scores_fields(root: Path) -> None:
-    from helpers import run_cli
-
     common = ("evaluate", "--root", "frames", "--densities", "10")
-    code, _, stderr = run_cli(*common, "--export-inputs", "given")
-    assert (code, stderr) == (0, "Wrote the inputs of 4 runs; the first is given/10/A/one.\n")
+    code, stdout, _ = run_cli(*common, "--export-inputs", "given")
+    assert (code, stdout) == (0, "Wrote 4 inputs to given; the first is in given/10/A/one.\n")
     fill_exported(Path("given"), "nearest")
     arguments = ("--methods", "own_of_a_test:constant", "--fields", "theirs=given", "--reference", "theirs")
     code, stdout, _ = run_cli(*common, *arguments, "--set", "own_of_a_test:constant.value=2")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from flowinpaint.cli.console import messages, print_table, runs_bar, say, tell_written
+from flowinpaint.cli.console import messages, output, print_table, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, ParameterFile, Root, Seed, parse_list, parse_percents, parse_setting
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
@@ -98,7 +99,9 @@ def command(
     if export is not None:
         if methods is not None or scored:
             raise InputError("--export-inputs runs no methods; use it without --methods and --fields")
-        _export(export_inputs(root, export, shares, patterns=named, inputs=imperfect, datasets=chosen, seed=seed))
+        _export(
+            export, export_inputs(root, export, shares, patterns=named, inputs=imperfect, datasets=chosen, seed=seed)
+        )
         return
     table = None if params is None else read_parameters(params)
     if table is not None and table.method not in {variant.method for variant in variants.values()}:
@@ -176,13 +179,15 @@ def _parse_fields(texts: list[str]) -> dict[str, Path]:
     return found
 
 
-def _export(folders: Iterator[tuple[Path, str]]) -> None:
+def _export(out: Path, folders: Iterator[tuple[Path, str]]) -> None:
     """Write the inputs and tell where; exit with code 1 if one could not be written."""
-    written, failed = [], []
+    written: list[tuple[Path, str]] = []
+    failed: list[tuple[Path, str]] = []
     for folder, error in folders:
         (failed if error else written).append((folder, error))
     if written:
-        say("Wrote", "green", f"the inputs of {len(written)} runs; the first is {written[0][0]}.")
+        sentence = f"Wrote {len(written)} inputs to {out}; the first is in {written[0][0]}."
+        output.print(Text(sentence), soft_wrap=True)
     for folder, error in failed[:_SHOWN_FAILURES]:
         say("Failed:", "red", f"{folder}: {error}")
     if failed:

@@ -89,7 +89,7 @@ def read_field(path: Path, frame: Frame) -> Field:
     check_file(path, c != channels and f"must have {channels} channels as the truth, got {c}")
     count, unfilled = np.count_nonzero(frame.valid), np.count_nonzero(frame.valid & ~finite)
     fault = f"must have a vector at all {count} pixels where the truth is valid, got none at {unfilled} of them"
-    check_file(path, unfilled > 0 and fault)
+    check_file(path, bool(unfilled) and fault)
     return flow
 
 
