@@ -68,11 +68,11 @@ def get_method(name_or_path: str | Path | OwnFill, argument: str = "method") -> 
     A function is itself, or "module:function" or "file.py:function".
     Raises an InputError about `argument` if there is no such method or it cannot be used here.
     """
-    is_path = isinstance(name_or_path, Path) or str(name_or_path).endswith(WEIGHTS_SUFFIX)
-    if is_path:
+    is_file = isinstance(name_or_path, str) and name_or_path.endswith(WEIGHTS_SUFFIX)
+    if is_file or isinstance(name_or_path, Path):
         from flowinpaint.methods.neural import file_method
 
-        return file_method(Path(name_or_path), str(name_or_path))
+        return file_method(Path(str(name_or_path)), str(name_or_path))
     if not isinstance(name_or_path, str):
         if callable(name_or_path) and not isinstance(name_or_path, type):
             return method_of(name_of(name_or_path), name_or_path, argument)
