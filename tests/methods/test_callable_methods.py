@@ -241,8 +241,18 @@ def test_a_function_is_found_by_its_module_or_file(folder: Path, place: str) -> 
         assert fingerprint(get_method(f"{place}:mine")) != first
 
 
-def test_the_fingerprint_is_of_own_functions() -> None:
+def test_the_fingerprint_is_of_own_functions(folder: Path) -> None:
     assert fingerprint(get_method("eed")) == ""
+    (folder / "net_of_a_test.py").write_text("import torch\nnet = torch.nn.Conv2d(1, 1, 1)\n")
+    with pytest.raises(fi.InputError, match=r"net' must have the signature .*, got Conv2d\(input: "):
+        get_method("net_of_a_test.py:net")
+    (folder / "lib_of_a_test.py").write_text("def fill(image, flow, mask): return flow\n")
+    seen = set()
+    line = "from lib_of_a_test import fill\n"
+    for file, text in (("net", line), ("net", f"{line}# changed\n"), ("lib", "# changed\n")):
+        (folder / f"{file}_of_a_test.py").write_text(text)
+        seen.add(fingerprint(get_method("net_of_a_test:fill")))
+    assert len(seen) == 3
     namespace: dict[str, Any] = {}
     exec("def mine(image, flow, mask): return flow", namespace)
     other: dict[str, Any] = {}
@@ -267,6 +277,7 @@ def test_the_fingerprint_is_of_own_functions() -> None:
         ("syntax.py:mine", r"cannot be imported: SyntaxError: .*\(syntax.py, line 1\)"),
         ("crash.py:mine", r"cannot be imported: ZeroDivisionError: division by zero \(crash.py, line 2\)"),
         ("crash:mine", r"cannot be imported: ZeroDivisionError: division by zero \(crash.py, line 2\)"),
+        ("ends.py:mine", "cannot be imported: it ends the program; put this part of ends.py below: if __name__ == "),
         ("needs.py:mine", r"cannot be imported: ModuleNotFoundError: No module named 'no_such' \(needs.py, line 1\)"),
         ("needs:mine", r"cannot be imported: ModuleNotFoundError: No module named 'no_such' \(needs.py, line 1\)"),
         ("wrong.py", r"did you mean|name a function in the file: wrong.py:function"),
@@ -276,6 +287,7 @@ def test_a_function_that_cannot_be_loaded_is_one_clear_sentence(folder: Path, na
     (folder / "wrong.py").write_text("NUMBER = 1\ndef fill(image): pass\ndef number(): pass\n")
     (folder / "syntax.py").write_text("def mine(:\n")
     (folder / "crash.py").write_text("\n1 / 0\n")
+    (folder / "ends.py").write_text("import sys\nsys.exit(0)\n")
     (folder / "needs.py").write_text("import no_such\n")
     with pytest.raises(fi.InputError, match=fault) as caught:
         get_method(name, "--methods")

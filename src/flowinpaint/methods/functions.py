@@ -135,6 +135,9 @@ def load_function(text: str, argument: str) -> Any:
         raise InputError(f"{argument} {text!r} cannot be imported: {told(error)}") from error
     except Exception as error:
         raise InputError(f"{argument} {text!r} cannot be imported: {told(error)}") from error
+    except SystemExit as error:
+        hint = f"it ends the program; put this part of {place} below: if __name__ == '__main__'"
+        raise InputError(f"{argument} {text!r} cannot be imported: {hint}") from error
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -182,7 +185,11 @@ def _load_file(path: Path, _stamp: tuple[int, int]) -> ModuleType:
         raise ImportError(f"cannot import {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
     return module
 
 
@@ -192,23 +199,28 @@ def _add_to_path(folder: Path) -> None:
 
 
 def fingerprint(method: Method) -> str:
-    """A hash of the source file of a user's function, or of its own text if it has no file; "" for other methods.
+    """A hash of the files that name and define a user's function, or of its own text without a file; else "".
 
     Other files that the function uses do not count.
     """
-    if not method.own:
+    place, named, _ = method.name.rpartition(":")
+    if not method.own and not named:
         return ""
-    function = inspect.unwrap(method.implementation)  # type: ignore[arg-type]
+    function: Any = inspect.unwrap(method.implementation) if callable(method.implementation) else None
     while isinstance(function, partial):
         function = inspect.unwrap(function.func)
-    defined = function if hasattr(function, "__code__") else type(function)
-    with suppress(OSError, TypeError):
-        file = inspect.getsourcefile(defined)
-        is_file = file is not None and Path(file).is_file()
-        source = Path(file).read_bytes() if file and is_file else inspect.getsource(defined).encode()
-        return hashlib.blake2b(source, digest_size=16).hexdigest()
-    code = getattr(function, "__code__", None)
-    return "" if code is None else hashlib.blake2b(code.co_code + repr(code.co_consts).encode()).hexdigest()[:32]
+    modules = [sys.modules.get(name) for name in (place, getattr(function, "__module__", None) or "")]
+    files = [place if place.endswith(".py") else "", *(getattr(module, "__file__", None) or "" for module in modules)]
+    digest = hashlib.blake2b(digest_size=16)
+    sources = [path.read_bytes() for path in dict.fromkeys(map(Path, filter(None, files))) if path.is_file()]
+    if not sources:
+        with suppress(OSError, TypeError):
+            sources = [inspect.getsource(function).encode()]
+    if not sources and (code := getattr(function, "__code__", None)) is not None:
+        sources = [code.co_code, repr(code.co_consts).encode()]
+    for source in sources:
+        digest.update(source)
+    return digest.hexdigest() if sources else ""
 
 
 def _signature(function: Any) -> inspect.Signature:
