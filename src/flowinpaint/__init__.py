@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from flowinpaint.errors import FileFormatError, InputError, MissingFileError
     from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
     from flowinpaint.masks import random_mask
+    from flowinpaint.methods.functions import numpy_method
     from flowinpaint.methods.registry import register_method
     from flowinpaint.metrics import epe, fl_outliers
     from flowinpaint.networks.weights import save_model
@@ -53,6 +54,7 @@ __all__ = [
     "inpaint",
     "load_model",
     "methods",
+    "numpy_method",
     "preview",
     "random_mask",
     "read_flow",
@@ -70,6 +72,7 @@ _LAZY = {
     "errors": ("FileFormatError", "InputError", "MissingFileError"),
     "io": ("read_flow", "read_image", "read_mask", "write_flow", "write_image", "write_mask"),
     "masks": ("random_mask",),
+    "methods.functions": ("numpy_method",),
     "methods.registry": ("register_method",),
     "metrics": ("epe", "fl_outliers"),
     "networks.weights": ("save_model",),
