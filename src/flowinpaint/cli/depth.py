@@ -51,7 +51,9 @@ def command(
     scan: Annotated[
         Path | None, typer.Argument(help="A Velodyne scan (.bin), or a sparse depth image: .png, .tif, .pfm, .npy.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The dense depth to write: .png, .tif, .pfm, .npy or .npz.")] = ...,  # type: ignore[assignment]
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The dense depth to write: .png, .tif, .pfm, .npy or .npz.")
+    ] = ...,  # type: ignore[assignment]
     calibration: Annotated[
         list[Path] | None,
         typer.Option(help="KITTI's calibration file; give it twice for calib_cam_to_cam and calib_velo_to_cam."),

@@ -73,7 +73,9 @@ def check_points(uv: npt.ArrayLike, depth: npt.ArrayLike) -> tuple[Array, Array]
     if not np.isfinite(places).all():
         raise InputError("uv must be finite, got NaN or infinity")
     if not ((distance > 0) & np.isfinite(distance)).all():
-        raise InputError(f"depth must be finite and above 0, got {distance[~((distance > 0) & np.isfinite(distance))][0]}")
+        raise InputError(
+            f"depth must be finite and above 0, got {distance[~((distance > 0) & np.isfinite(distance))][0]}"
+        )
     return places, distance
 
 
@@ -101,9 +103,7 @@ def _steepest_slope(uv: Array, inverse: Array, half: Array) -> float:
     return max(0.0, *(float(np.percentile(sign * gradient, _SLOPE_PERCENTILE)) for sign in (1, -1)))
 
 
-def _hidden(
-    rows: Index, uv: Array, inverse: Array, half: Array, slope: float, tree: cKDTree
-) -> npt.NDArray[np.bool_]:
+def _hidden(rows: Index, uv: Array, inverse: Array, half: Array, slope: float, tree: cKDTree) -> npt.NDArray[np.bool_]:
     """Whether each of the points `rows` is hidden."""
     p, q = _pairs(rows, tree, uv / half)
     offset = uv[q] - uv[p]
