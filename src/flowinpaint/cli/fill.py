@@ -104,6 +104,12 @@ def command(
     ] = None,
     params: ParameterFile = None,
     unit: UnitText = None,
+    space: Annotated[
+        str, typer.Option(help="Space to fill in: linear, inverse (recommended for depth) or log.")
+    ] = "linear",
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Fill a sparse field, guided by an image."""
@@ -169,7 +175,9 @@ def command(
     parameters: dict[str, Any] = ({} if table is None else table.at(float(known.mean()))) | overrides
     with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
         progress = partial(report, method)
-        result = inpaint(guide, sparse, known, method, device, progress=progress, **hints, **parameters)
+        result = inpaint(
+            guide, sparse, known, method, device, space=space, bounds=bounds, progress=progress, **hints, **parameters
+        )
     if errors is not None and result.expected_error is None:
         raise InputError(f"--errors: {method} predicts no errors from {int(known.sum())} vectors")
     picture = None
@@ -187,8 +195,6 @@ def command(
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
         say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a 16-bit PNG.")
-    if known.all() and not judged:
-        say("Note:", "yellow", "every vector was known; there was nothing to fill.")
     info = result.info
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = (

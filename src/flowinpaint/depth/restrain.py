@@ -12,7 +12,7 @@ from flowinpaint.result import Result
 
 WIDEST_SPACING = 5.0
 """Typical distance of the points in px up to which interpolations without the image are a help."""
-DOUBT = 0.2
+DOUBT = 0.1
 """Expected error, as a share of the depth, at which a depth is moved half of the way."""
 
 

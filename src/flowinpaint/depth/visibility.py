@@ -23,9 +23,8 @@ Index = npt.NDArray[np.intp]
 
 WINDOW = 1.1, 2.4
 """Half width and half height of the window in units of the spacing: scan lines are farther apart than their points."""
-LARGEST_SPACING = 0.005
-"""The window does not grow with the spacing beyond this share of the points' extent: parallax is small, and scattered
-points, of which few are in any window, tell nothing about visibility."""
+SCATTERED = 0.01
+"""Points whose spacing is above this share of their extent are scattered: few of them tell nothing about visibility."""
 MARGIN = 0.1
 """A nearer point is nearer by this share of the depth."""
 NEARER_SHARE = 0.3
@@ -43,15 +42,19 @@ def visible_points(
     """Tell which points the camera sees: (M,) bool, False for points hidden by a nearer object.
 
     uv: (M, 2), x, y in px, and depth: (M,), above 0, as `project` returns them. window: half width and half height in
-    px of the surroundings of a point, by default from the spacing of the points; hardly any of a few scattered points
-    are then found hidden.
+    px of the surroundings of a point, by default from the spacing of the points; scattered points are then all visible.
     """
     places, distance = check_points(uv, depth)
     if window is not None:
         check_range("window", tuple(sorted(window)), Limit.POSITIVE)
     if len(places) < _FEWEST:
         return np.ones(len(places), np.bool_)
-    half = np.array(window or _window(places))
+    if window is None:
+        spacing = typical_spacing(places)
+        if spacing > SCATTERED * np.hypot(*np.ptp(places, axis=0)):
+            return np.ones(len(places), np.bool_)
+        window = WINDOW[0] * spacing, WINDOW[1] * spacing
+    half = np.array(window)
     inverse = 1 / distance
     slope = _steepest_slope(places, inverse, half)
     tree = cKDTree(places / half)
@@ -84,11 +87,6 @@ def typical_spacing(uv: Array) -> float:
     count = min(_NEIGHBOURS, len(uv) - 1)
     radius = cKDTree(uv).query(uv, count + 1)[0][:, -1]
     return max(float(np.sqrt(np.pi * np.median(radius**2) / count)), 1e-3)
-
-
-def _window(uv: Array) -> Array:
-    extent = float(np.hypot(*np.ptp(uv, axis=0)))
-    return np.multiply(WINDOW, max(min(typical_spacing(uv), LARGEST_SPACING * extent), 1e-3))
 
 
 def _steepest_slope(uv: Array, inverse: Array, half: Array) -> float:
