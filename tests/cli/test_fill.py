@@ -179,6 +179,13 @@ def test_a_depth_png_needs_a_unit_and_is_written_in_it(folder: Path) -> None:
         assert run_cli(*fill, "--unit", unit)[0] == 0
         written = cv2.imread(str(folder / "o.png"), cv2.IMREAD_UNCHANGED)
         assert np.array_equal(np.asarray(written)[::4, ::4], levels[::4, ::4])
+    assert run_cli(*fill, "--unit", "mm", "--space", "inverse", "--bounds", 1.51, 1.53)[0] == 0
+    bounded = np.asarray(cv2.imread(str(folder / "o.png"), cv2.IMREAD_UNCHANGED))[levels == 0]
+    assert bounded.min() == 1510
+    assert bounded.max() <= 1530
+    code, _, stderr = run_cli(*fill, "--unit", "mm", "--space", "cubic")
+    assert code == 1
+    assert "space must be one of linear, inverse, log" in stderr
 
 
 def test_nothing_to_fill_is_said(folder: Path) -> None:

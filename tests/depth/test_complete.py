@@ -53,6 +53,20 @@ def test_of_several_points_in_a_pixel_the_nearest_counts() -> None:
     assert depth_points(field, field[..., 0] > 5)[1].tolist() == [7]
 
 
+def test_confidence_and_noise_of_points() -> None:
+    wrong = np.arange(len(DEPTH)) % 9 == 0
+    depth, surely = np.where(wrong, 3 * DEPTH, DEPTH), np.where(wrong, 0.0, 1.0)
+    plain, told = (
+        fi.complete_depth(SCENE.image, UV, depth, "harmonic", confidence=c, visible_only=False) for c in (None, surely)
+    )
+    exact = fi.complete_depth(SCENE.image, UV[~wrong], DEPTH[~wrong], "harmonic", visible_only=False)
+    off = [np.abs(result.flow - exact.flow).mean() for result in (plain, told)]
+    assert off[1] < 0.3 * off[0]
+    assert fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", noise=0.05).info["noise"] is not None
+    with pytest.raises(fi.InputError, match="confidence must be a number or have shape"):
+        fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", confidence=[0.5, 1.0])
+
+
 def test_few_points_and_certain_results_are_not_restrained() -> None:
     result = fi.complete_depth(SCENE.image, UV[::60], DEPTH[::60])
     assert restrain(result) is result

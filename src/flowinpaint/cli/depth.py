@@ -181,8 +181,8 @@ def _sentence(out: Path, points: _Points, result: Result) -> str:
     assert arrays is not None
     used = int(np.isfinite(arrays.given).sum())
     return (
-        f"Wrote {out}: depths {arrays.flow.min():.2f} to {arrays.flow.max():.2f} from {used} pixels with visible points "
-        f"({len(points.depth)} points in the image); {result.info['method']} on {result.info['device']}, "
+        f"Wrote {out}: depths from {arrays.flow.min():.2f} to {arrays.flow.max():.2f}, from {used} visible points "
+        f"of {len(points.depth)}; {result.info['method']} on {result.info['device']}, "
         f"{result.info['seconds']:.2f} s."
     )
 

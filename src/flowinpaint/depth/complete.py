@@ -25,6 +25,8 @@ def complete_depth(
     device: str | torch.device = "auto",
     *,
     robust: bool = False,
+    noise: float | npt.ArrayLike | None = None,
+    confidence: float | npt.ArrayLike | None = None,
     visible_only: bool = True,
     bounds: tuple[float | None, float | None] | None = None,
     progress: ProgressCallback | None = None,
@@ -38,20 +40,29 @@ def complete_depth(
     image: (H, W, 3) or (H, W), as for `inpaint`. uv: (M, 2), sub-pixel x, y, and depth: (M,), above 0, in any unit, as
     `project`, `read_colmap` and `depth_points` return them. method, device, progress, parameters: as for `inpaint`.
     robust: also judge the points by their neighbours, for points that may be wrong, such as those of COLMAP.
+    noise, confidence: standard deviation of the depth, and probability that it is correct, a number or (M,).
     visible_only: False keeps points behind nearer objects. bounds: smallest and largest depth of the result, by default
     those of the visible points.
 
     `result.flow` (H, W, 1) and `result.expected_error` (H, W) are in the unit of depth. A pixel with a visible point
-    keeps its depth, of several points that of the nearest, unless `robust`.
+    keeps its depth, of several points that of the nearest, unless `robust`, `noise` or `confidence` says otherwise.
     """
     if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
         raise InputError(f"image must be a numpy array (H, W, 3) or (H, W), got {type(image).__name__}")
     places, distance = check_points(uv, depth)
-    if visible_only:
-        keep = visible_points(places, distance)
-        places, distance = places[keep], distance[keep]
-    sparse = depth_image(places, distance, image.shape)
-    if bounds is None and len(distance) > 1:
+    visible = visible_points(places, distance) if visible_only else np.ones(len(places), np.bool_)
+    front = np.flatnonzero(visible)[_front(places[visible], distance[visible], image.shape)]
+
+    def on_grid(values: npt.ArrayLike | None, name: str) -> Any:
+        if values is None or np.ndim(values) == 0:
+            return values
+        array = np.asarray(values, np.float32)
+        if array.shape != distance.shape:
+            raise InputError(f"{name} must be a number or have shape {distance.shape}, got {array.shape}")
+        return _placed(places[front], array[front], image.shape)
+
+    sparse = _placed(places[front], distance[front], image.shape)[..., None]
+    if bounds is None:
         bounds = float(np.nanmin(sparse)), float(np.nanmax(sparse))
         bounds = bounds if bounds[0] < bounds[1] else None
     result = inpaint(
@@ -60,12 +71,14 @@ def complete_depth(
         method=method,
         device=device,
         robust=robust,
+        noise=on_grid(noise, "noise"),
+        confidence=on_grid(confidence, "confidence"),
         space="inverse",
         bounds=bounds,
         progress=progress,
         **parameters,
     )
-    return result if robust else restrain(result)
+    return result if result.inliers is not None else restrain(result)
 
 
 def depth_points(
@@ -89,16 +102,31 @@ def depth_points(
 def depth_image(uv: npt.ArrayLike, depth: npt.ArrayLike, size: tuple[int, ...]) -> npt.NDArray[np.float32]:
     """The depths of points as an image (H, W, 1), NaN where no point is; of several in a pixel, the nearest."""
     places, distance = check_points(uv, depth)
+    front = _front(places, distance, size)
+    return _placed(places[front], distance[front], size)[..., None]
+
+
+def _front(places: npt.NDArray[np.float64], distance: npt.NDArray[Any], size: tuple[int, ...]) -> npt.NDArray[np.intp]:
+    """The index of the nearest point in each pixel that has one."""
     if not len(places):
         raise InputError("uv must have at least one point, got none")
     cells = np.rint(places).astype(np.intp)
-    field = np.full((*size[:2], 1), np.nan, np.float32)
     if (outside := (cells < 0).any(axis=1) | (cells >= (size[1], size[0])).any(axis=1)).any():
         x, y = places[outside][0]
         raise InputError(
             f"uv must be inside the image of {size[1]}x{size[0]} pixels, got {outside.sum()} points outside, the first "
             f"at x {x:.1f}, y {y:.1f}"
         )
-    order = np.argsort(-distance, kind="stable")
-    field[cells[order, 1], cells[order, 0], 0] = distance[order]
+    order = np.argsort(distance, kind="stable")
+    _, first = np.unique(cells[order, 1] * size[1] + cells[order, 0], return_index=True)
+    return order[first]
+
+
+def _placed(
+    places: npt.NDArray[np.float64], values: npt.NDArray[Any], size: tuple[int, ...]
+) -> npt.NDArray[np.float32]:
+    """Values of points, of which no two share a pixel, as a map (H, W), NaN elsewhere."""
+    field = np.full(size[:2], np.nan, np.float32)
+    columns, rows = np.rint(places).astype(np.intp).T
+    field[rows, columns] = values
     return field
