@@ -84,6 +84,6 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(fi.InputError, match="image must be a numpy array"):
         fi.complete_depth("image.png", UV, DEPTH)  # type: ignore[arg-type]
     with pytest.raises(fi.InputError, match=r"depth must be a floating array .*, got uint16"):
-        depth_points(np.ones((3, 3), np.uint16))  # type: ignore[arg-type]
+        depth_points(np.ones((3, 3), np.uint16))
     with pytest.raises(fi.InputError, match=r"valid must be bool \(3, 3\)"):
         depth_points(np.ones((3, 3)), np.ones((2, 3), bool))

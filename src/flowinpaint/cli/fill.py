@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy.typing as npt
 import typer
@@ -33,6 +33,7 @@ from flowinpaint.io import (
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
 from flowinpaint.robust.hints import check_takes_weights
+from flowinpaint.spaces import SpaceName
 from flowinpaint.viz.sheet import preview as draw_preview
 
 Array = npt.NDArray[Any]
@@ -176,7 +177,16 @@ def command(
     with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
         progress = partial(report, method)
         result = inpaint(
-            guide, sparse, known, method, device, space=space, bounds=bounds, progress=progress, **hints, **parameters
+            guide,
+            sparse,
+            known,
+            method,
+            device,
+            space=cast(SpaceName, space),
+            bounds=bounds,
+            progress=progress,
+            **hints,
+            **parameters,
         )
     if errors is not None and result.expected_error is None:
         raise InputError(f"--errors: {method} predicts no errors from {int(known.sum())} vectors")

@@ -6,6 +6,7 @@ of the top left one, and w is the depth along the optical axis.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,12 @@ def read_calibration(paths: StrPath | Iterable[StrPath], camera: int = 2) -> Arr
     """
     if isinstance(camera, bool) or not isinstance(camera, int | np.integer) or not 0 <= camera <= 3:
         raise InputError(f"camera must be 0, 1, 2 or 3, got {camera!r}")
-    listed = [paths] if isinstance(paths, str | Path) or hasattr(paths, "__fspath__") else list(paths)  # type: ignore[arg-type]
+    listed = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     if not listed:
         raise InputError("paths must name at least one calibration file, got none")
     entries: dict[str, Array] = {}
     for path in listed:
-        entries |= _entries(Path(path))
+        entries |= _entries(path)
     named = " and ".join(map(str, listed))
     project, rectify = _matrix(named, entries, f"P_rect_0{camera}", f"P{camera}"), np.eye(4)
     if f"P_rect_0{camera}" in entries:

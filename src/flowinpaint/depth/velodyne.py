@@ -25,7 +25,7 @@ def read_velodyne(path: StrPath) -> npt.NDArray[np.float32]:
     check_file(path, size % _POINT_BYTES != 0 and f"a scan must have 16 bytes per point, got {size} bytes")
     check_file(path, size // _POINT_BYTES > MAX_POINTS and f"a scan must have at most {MAX_POINTS} points")
     scan = np.fromfile(path, "<f4").reshape(-1, 4).astype(np.float32, copy=False)
-    finite: npt.NDArray[np.bool_] = np.isfinite(scan).all(axis=1)
+    finite = np.asarray(np.isfinite(scan).all(axis=1))
     check_file(path, not finite.any() and "a scan must have at least one finite point, got none")
     if dropped := int((~finite).sum()):
         warnings.warn(f"{path}: {dropped} of {len(scan)} points are not finite and were dropped.", stacklevel=2)

@@ -11,6 +11,8 @@ on both sides keeps the background right next to an object, and that they are ma
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
@@ -85,7 +87,7 @@ def check_points(uv: npt.ArrayLike, depth: npt.ArrayLike) -> tuple[Array, Array]
 def typical_spacing(uv: Array) -> float:
     """The square root of the area per point in px, where points are: their median, from the nearest neighbours."""
     count = min(_NEIGHBOURS, len(uv) - 1)
-    radius = cKDTree(uv).query(uv, count + 1)[0][:, -1]
+    radius = np.asarray(cKDTree(uv).query(uv, count + 1)[0])[:, -1]
     return max(float(np.sqrt(np.pi * np.median(radius**2) / count)), 1e-3)
 
 
@@ -117,7 +119,7 @@ def _hidden(rows: Index, uv: Array, inverse: Array, half: Array, slope: float, t
 
 def _pairs(rows: Index, tree: cKDTree, scaled: Array) -> tuple[Index, Index]:
     """Pairs (p, q) of the points `rows`, in order, and the other points in their windows."""
-    found = tree.query_ball_point(scaled[rows], 1, p=np.inf)
+    found: Any = tree.query_ball_point(scaled[rows], 1, p=np.inf)
     p = np.repeat(rows, [len(others) for others in found])
     q = np.concatenate([np.asarray(others, np.intp) for others in found])
     apart = p != q

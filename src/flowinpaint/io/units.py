@@ -49,7 +49,7 @@ def unit_value(unit: object, name: str = "unit") -> float:
     """The value of one level in this unit; InputError unless it is a unit."""
     if isinstance(unit, str) and unit in UNITS:
         return UNITS[unit]
-    if isinstance(unit, numbers.Real) and not isinstance(unit, bool) and 0 < float(unit) < math.inf:
+    if not isinstance(unit, bool) and isinstance(unit, numbers.Real) and 0 < float(unit) < math.inf:
         return float(unit)
     raise InputError(f"{name} must be {', '.join(UNITS)} or a number above 0, the value of one level, got {unit!r:.60}")
 
