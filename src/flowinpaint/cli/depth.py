@@ -12,7 +12,8 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
-from flowinpaint.cli.options import Device, UnitText, unit_option_named
+from flowinpaint.cli.options import Device
+from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.depth.camera import project, read_calibration
 from flowinpaint.depth.colmap import read_colmap
 from flowinpaint.depth.complete import complete_depth, depth_points

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from flowinpaint.api import inpaint
 from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
-from flowinpaint.cli.options import Device, ParameterFile, UnitText, parse_setting, unit_option_named
+from flowinpaint.cli.options import Device, ParameterFile, parse_setting
+from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.errors import InputError
 from flowinpaint.io import (
     check_flow_writable,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from flowinpaint.errors import InputError
-from flowinpaint.io.units import UNITS, MissingUnitError
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...; auto is the GPU if there is one.")]
 Root = Annotated[
@@ -22,24 +20,6 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of random masks, drawn for 
 ParameterFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Parameters as 'flowinpaint tune' writes them; --set overrides.")
 ]
-
-UnitText = Annotated[
-    str | None,
-    typer.Option(
-        "--unit",
-        metavar="UNIT",
-        help=f"Unit of 16-bit PNGs of one channel, read and written: {', '.join(UNITS)}, or the value of one level.",
-    ),
-]
-
-
-@contextmanager
-def unit_option_named() -> Iterator[None]:
-    """Let the error about a PNG without a unit name the option --unit."""
-    try:
-        yield
-    except MissingUnitError as error:
-        raise MissingUnitError(error.path, "--unit") from None
 
 
 def list_option(sentence: str) -> Any:
