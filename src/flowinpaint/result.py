@@ -28,7 +28,8 @@ class Progress:
     """State of a long computation: its level, counted from the coarsest, 1 to `levels`, and its iterations so far.
 
     residual: a solver's relative residual; None for a computation that does not converge.
-    share: the finished fraction of the computation, from 0 to 1; None if unknown.
+    share: the finished fraction of the computation. It starts at 0, never decreases, and is 1 in the last call; for
+    solvers it is an estimate. None while a method of a plug-in does not report it.
     """
 
     level: int

@@ -157,7 +157,7 @@ def command(
         raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
 
     parameters: dict[str, Any] = ({} if table is None else table.at(float(known.mean()))) | overrides
-    with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
+    with solver_bar() as report, warnings_told():
         progress = partial(report, method)
         result = inpaint(guide, sparse, known, method, device, progress=progress, **hints, **parameters)
     if errors is not None and result.expected_error is None:
