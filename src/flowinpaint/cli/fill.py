@@ -20,6 +20,7 @@ from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
     clip_to_format,
+    make_folder,
     read_flow,
     read_image,
     read_map,
@@ -167,6 +168,8 @@ def command(
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         expected = {method: result.expected_error}
         picture = draw_preview(guide, sparse, known, labelled, expected=expected, inliers=result.inliers)
+    for path in filter(None, (out, errors, inliers, preview)):
+        make_folder(path.parent)
     dense = clip_to_format(out, result.flow)
     write_flow(out, dense)
     if errors is not None and result.expected_error is not None:

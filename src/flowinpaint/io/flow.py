@@ -15,7 +15,7 @@ import numpy as np
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Array, Flow, Mask, array_bytes, open_npy, read_npz
-from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
+from flowinpaint.io.files import StrPath, check_output, existing_file, write_bytes
 from flowinpaint.io.image_headers import png_layout, size_fault
 from flowinpaint.io.images import decode_image, encode_image
 
@@ -64,7 +64,7 @@ def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None) -> None:
 
 
 def check_flow_writable(path: StrPath, channels: int) -> None:
-    """Raise InputError if a flow with this number of channels cannot be written to `path`."""
+    """Raise InputError if a flow with this number of channels cannot be written to `path`, whose folder may be new."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in FLOW_SUFFIXES:
@@ -72,7 +72,7 @@ def check_flow_writable(path: StrPath, channels: int) -> None:
     if channels < 1 or channels not in _CHANNELS.get(suffix, (channels,)):
         held = " or ".join(map(str, _CHANNELS.get(suffix, ("1", "more"))))
         raise InputError(f"{path}: {suffix} must have {held} channels, got {channels}; .npy stores any number")
-    check_target(path)
+    check_output(path)
 
 
 def clip_to_format(path: StrPath, flow: Flow) -> Flow:
