@@ -180,8 +180,6 @@ def command(
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
         say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a KITTI PNG.")
-    if known.all() and not judged:
-        say("Note:", "yellow", "every vector was known; there was nothing to fill.")
     info = result.info
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = (

@@ -53,6 +53,7 @@ class Method:
     devices: the device types it supports. Tensors on others are copied to the first of these, and the result back.
     channels: the only number of channels C it fills; None for any.
     gives_error: its solutions carry the expected error.
+    needs_image: False if its result does not depend on the image.
     takes_weights: it takes the weight of each given vector (1, 1, H, W).
     baseline: it exists for comparison, and runs only when named.
     problem: the reason why a plug-in could not be loaded.
@@ -70,6 +71,7 @@ class Method:
     devices: tuple[str, ...] = ("cpu", "cuda")
     channels: int | None = None
     gives_error: bool = False
+    needs_image: bool = True
     takes_weights: bool = False
     baseline: bool = False
     problem: str = ""

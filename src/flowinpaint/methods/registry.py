@@ -94,6 +94,7 @@ class Capabilities(TypedDict, total=False):
     devices: tuple[str, ...]
     channels: int | None
     gives_error: bool
+    needs_image: bool
     takes_weights: bool
     baseline: bool
 
