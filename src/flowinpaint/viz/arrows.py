@@ -89,14 +89,14 @@ def _chosen(
     """Starts (N, 2) as x, y in px of the picture, and vectors (N, 2), of the cells with known pixels."""
     H, W = flow.shape[:2]
     size = np.array([shape[1], shape[0]])
-    counts = np.maximum(1, np.round(size / grid.spacing))  # whole cells, about as large as the spacing
+    counts = np.maximum(1, np.round(size / grid.spacing)).astype(int)  # whole cells, about as large as the spacing
     rows, columns = np.nonzero(np.isfinite(flow).all(axis=2))
     places = (np.stack([columns, rows], axis=1) + 0.5) * size / (W, H)
     cells = np.floor(places * counts / size)
-    off = np.linalg.norm(places - (cells + 0.5) * size / counts, axis=1)
-    order = np.lexsort((off, cells[:, 0], cells[:, 1]))
-    _, first = np.unique(cells[order], axis=0, return_index=True)
-    kept = order[first]
+    far_first = np.argsort(-np.square(places - (cells + 0.5) * size / counts).sum(axis=1))
+    nearest = np.full(counts[0] * counts[1], -1)
+    nearest[(cells @ (1, counts[0])).astype(int)[far_first]] = far_first  # the last one assigned is the nearest
+    kept = nearest[nearest >= 0]
     return places[kept] - 0.5, flow[rows[kept], columns[kept]].astype(np.float64)
 
 
