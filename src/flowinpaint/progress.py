@@ -78,4 +78,4 @@ def solver_share(residual: float, goal: float, first: float = 1.0) -> float:
 
 def level_share(level: int, levels: int, share: float) -> float:
     """The finished share of a pyramid: `share` of a level, 0 the coarsest, each costing four times the coarser one."""
-    return (4**level * (1 + 3 * share) - 1) / (4**levels - 1)
+    return float((4**level * (1 + 3 * share) - 1) / (4**levels - 1))

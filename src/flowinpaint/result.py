@@ -171,11 +171,12 @@ class Result:
                 f"trusted needs expected errors, which {self.info['method']} does not predict here; use "
                 "method='neuroexplicit' or robust=True"
             )
-        if isinstance(max_error, bool) or not isinstance(max_error, Real) or not max_error >= 0:
+        limit: object = max_error
+        if isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) >= 0:
             raise InputError(
                 f"max_error must be a number of at least 0 in the unit of the field, got {max_error!r:.60}"
             )
-        sure = arrays.expected_error <= float(max_error)
+        sure = arrays.expected_error <= float(limit)
         return self._in_kind(np.where(sure[..., None], arrays.flow, np.float32(np.nan)))
 
     def to_torch(self, device: str | torch.device = "cpu") -> Tensor:

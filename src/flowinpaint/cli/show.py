@@ -12,7 +12,7 @@ from rich.text import Text
 from flowinpaint.cli.console import output
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_image_writable, make_folder, read_flow, read_image, write_image
-from flowinpaint.io.flow import Flow
+from flowinpaint.io.arrays import Flow
 from flowinpaint.io.image_headers import image_kind, png_layout
 from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.field_picture import field_picture

@@ -39,7 +39,7 @@ def field_picture(
     if image is not None and image.shape[:2] != field.shape[:2]:
         raise InputError(f"image must have the size of the field, {field.shape[:2]}, got {image.shape[:2]}")
     limits = field_range(field) if high is None else FieldRange(0.0, high)
-    known = np.isfinite(field).all(axis=2)
+    known = np.asarray(np.isfinite(field).all(axis=2))
     size = _size(field.shape[1], field.shape[0])
     shown = _ground(image, known, size)
     keys = []

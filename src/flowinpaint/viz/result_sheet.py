@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from flowinpaint.viz.colours import Rgb
-from flowinpaint.viz.sheet import preview
+from flowinpaint.viz.sheet import SHEET_WIDTH, preview
 
 if TYPE_CHECKING:
     from flowinpaint.result import Arrays, Info
@@ -20,10 +20,10 @@ NOTEBOOK_WIDTH, JUDGED_WIDTH = 640, 960
 _STYLE = "margin: 0; white-space: pre-wrap"
 
 
-def result_sheet(arrays: Arrays, info: Info, width: int | None = None) -> Rgb:
+def result_sheet(arrays: Arrays, info: Info, width: int = SHEET_WIDTH) -> Rgb:
     """Draw image, given vectors, result and expected errors (h, w, 3); `width` is the largest one, as in `preview`."""
     name = str(info["method"]).rpartition("/")[2]
-    known = np.isfinite(arrays.given).all(axis=2)
+    known = np.asarray(np.isfinite(arrays.given).all(axis=2))
     return preview(
         arrays.image,
         arrays.given,
@@ -31,7 +31,7 @@ def result_sheet(arrays: Arrays, info: Info, width: int | None = None) -> Rgb:
         {name: (arrays.flow, f"{info['seconds']:.2f} s")},
         expected={name: arrays.expected_error},
         inliers=arrays.inliers,
-        **({} if width is None else {"width": width}),
+        width=width,
     )
 
 

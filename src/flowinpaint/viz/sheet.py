@@ -29,7 +29,7 @@ from flowinpaint.viz.colours import (
 Panel = tuple[str, Rgb]
 Panels = list[Panel | None]
 
-_SHEET_WIDTH = 2400
+SHEET_WIDTH = 2400
 _PANEL_HEIGHT = 1000
 _SMALL_PANEL = 240
 _NO_IMAGE = 128
@@ -49,7 +49,7 @@ def preview(
     truth: Field | None = None,
     expected: Mapping[str, Field | None] | None = None,
     inliers: Field | None = None,
-    width: int = _SHEET_WIDTH,
+    width: int = SHEET_WIDTH,
 ) -> Rgb:
     """Draw a sheet of image, known vectors, each result, and, with a truth, the errors.
 
@@ -82,7 +82,7 @@ def preview(
     if image is not None:
         inputs.insert(0, (f"Image\n{mask.shape[1]} x {mask.shape[0]} px", as_rgb(image)))
     if inliers is not None:
-        wrong = np.count_nonzero(inliers[mask] < 0.5) / max(1, np.count_nonzero(mask))
+        wrong = int(np.count_nonzero(inliers[mask] < 0.5)) / max(1, int(np.count_nonzero(mask)))
         judged = draw_given(ground, inliers[..., None], mask & np.isfinite(inliers), FieldRange(0.0, 1.0), size)
         inputs.append((f"Judged\nblue: wrong, {three_figures(100 * wrong)} %", judged))
     errors: dict[str, Field] = {}
