@@ -78,6 +78,18 @@ def test_the_network_reports_in_its_middle_and_then_every_level(method: str) -> 
     assert [p.level for p in after] == list(range(1, after[0].levels + 1))
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@NETWORKS
+def test_a_size_is_reported_when_it_is_new_recorded_and_replayed(method: str) -> None:
+    image, flow, mask = random_field(41, 57)  # no other test has this size
+    for call in range(3):
+        seen: list[Progress] = []
+        fi.inpaint(image, flow, mask, method=method, device="cuda", progress=seen.append)
+        check(seen)
+        assert (len(seen) > 2) == (call == 0)  # a graph reports its start and its end
+
+
 def test_every_tile_of_the_network_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = states("neuroexplicit-paper")
     monkeypatch.setattr(cpu, "TILE", 16)

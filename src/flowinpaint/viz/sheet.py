@@ -90,14 +90,17 @@ def preview(
         inputs.append(("Ground truth", colour_field(truth, limits)))
         errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
     filled: Panels = [
-        (f"{name}\n{_score(field, truth, note)}", colour_field(field, limits)) for name, (field, note) in fields.items()
+        (f"{name}\n{_score(field, truth, note)}", colour_field(_thinned(field, size), limits))
+        for name, (field, note) in fields.items()
     ]
     stacked, keys = [filled], [field_key(limits, flow.shape[2], size[0])]
     if maps := [*errors.values(), *expected_errors.values()]:
         worst = error_limit(*maps)
         for title, of in (("Error of", errors), ("Expected error of", expected_errors)):
             if of:
-                stacked.append([(f"{title} {n}", error_map(of[n], worst)) if n in of else None for n in fields])
+                stacked.append(
+                    [(f"{title} {n}", error_map(_thinned(of[n], size), worst)) if n in of else None for n in fields]
+                )
         label = "error" if errors else "expected error"
         keys.append(_bar_key(label, FieldRange(0.0, worst), _unit(flow), cv2.COLORMAP_INFERNO, size[0]))
     return contact_sheet(_grid(inputs, stacked, keys, columns, size), columns)
@@ -207,6 +210,12 @@ def _panel_size(shape: tuple[int, ...], columns: int, sheet_width: int) -> tuple
     enlarge = max(1, min(-(-_SMALL_PANEL // width), 2 * _SMALL_PANEL // height))
     factor = shrink if shrink < 1 else enlarge
     return max(_THINNEST, round(width * factor)), max(_THINNEST, round(height * factor))
+
+
+def _thinned(field: Field, size: tuple[int, int]) -> Field:
+    """Every k-th row and column of a field that is shown at (width, height): at least two per pixel shown."""
+    k = max(1, field.shape[1] // (2 * size[0]))
+    return field[::k, ::k]
 
 
 def _paper(height: int, width: int) -> Rgb:
