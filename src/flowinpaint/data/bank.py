@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -31,6 +30,7 @@ from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.files import StrPath, atomic_path, existing_file
 from flowinpaint.io.image_headers import check_image_file
 from flowinpaint.io.images import decode_image
+from flowinpaint.opencv import cv2
 
 SIZES = 3
 """Pictures are stored at full, half and quarter size."""

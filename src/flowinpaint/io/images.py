@@ -4,7 +4,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +11,7 @@ from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Mask, open_npy
 from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
+from flowinpaint.opencv import cv2
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
