@@ -33,12 +33,12 @@ main()
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    opencv._imported.cache_clear()
+    opencv.load_opencv.cache_clear()
     yield
-    opencv._imported.cache_clear()
+    opencv.load_opencv.cache_clear()
 
 
-def test_opencv_is_imported_in_one_place() -> None:
+def test_opencv_isload_opencv_in_one_place() -> None:
     pattern = re.compile(r"^\s*(import cv2|from cv2)", re.M)
     assert [p.name for p in SOURCES.rglob("*.py") if pattern.search(p.read_text(encoding="utf-8"))] == ["opencv.py"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowinpaint.errors import InputError
 
-__all__ = ["WHEELS", "contrib_command", "cv2", "installed_wheels"]
+__all__ = ["WHEELS", "contrib_command", "cv2", "installed_wheels", "load_opencv"]
 
 WHEELS = ("opencv-contrib-python-headless", "opencv-python-headless", "opencv-contrib-python", "opencv-python")
 """The distributions that own `cv2`. The first is the extra `opencv`: it has all that flowinpaint uses."""
@@ -50,7 +50,7 @@ def contrib_command() -> str:
 
 
 @cache
-def _imported() -> ModuleType:
+def load_opencv() -> ModuleType:
     """OpenCV's module; InputError if it cannot be used."""
     try:
         module = import_module("cv2")
@@ -83,7 +83,7 @@ class _Lazy(ModuleType):
     """Stands for `cv2` and imports it when an attribute is first used."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_imported(), name)
+        return getattr(load_opencv(), name)
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Mask, open_npy
 from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
-from flowinpaint.opencv import cv2
+from flowinpaint.opencv import cv2, load_opencv
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
@@ -44,6 +44,7 @@ def check_image_writable(path: StrPath) -> None:
     if Path(path).suffix.lower() not in IMAGE_SUFFIXES:
         raise InputError(f"{path}: an image file ends in one of {', '.join(IMAGE_SUFFIXES)}")
     check_target(Path(path))
+    load_opencv()
 
 
 def read_mask(path: StrPath) -> Mask:
