@@ -8,6 +8,8 @@ methods. Modules of the package use `from flowinpaint.opencv import cv2`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowinpaint.errors import InputError
 
-__all__ = ["WHEELS", "contrib_command", "cv2", "installed_wheels", "load_opencv"]
+__all__ = ["WHEELS", "contrib_command", "cv2", "installed_wheels", "load_opencv", "silenced"]
 
 WHEELS = ("opencv-contrib-python-headless", "opencv-python-headless", "opencv-contrib-python", "opencv-python")
 """The distributions that own `cv2`. The first is the extra `opencv`: it has all that flowinpaint uses."""
@@ -77,6 +79,18 @@ def load_opencv() -> ModuleType:
 def _numbers(text: str) -> tuple[int, ...]:
     """The leading numbers of a version such as "5.0.0.93" or "4.10.0-dev"."""
     return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Keep OpenCV from printing, since our errors name the file."""
+    log = getattr(load_opencv().utils, "logging", load_opencv())  # OpenCV 5 or 4
+    level = log.getLogLevel()
+    log.setLogLevel(0)
+    try:
+        yield
+    finally:
+        log.setLogLevel(level)
 
 
 class _Lazy(ModuleType):

@@ -16,6 +16,7 @@ pyramid: `push`, `pull` and `refine` of `diffusion.pyramid`.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from functools import cache
 from importlib import import_module
@@ -23,7 +24,10 @@ from types import ModuleType
 
 import torch
 
-_NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("triton", "pip install triton")}
+from flowinpaint.diffusion.kernels.first_use import compiling
+
+_NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("Triton", "pip install triton")}
+_SLOWER = "neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami and harmonic"
 
 
 def kernels_for(operation: str, device: torch.device, fallback: str | None = None) -> ModuleType:
@@ -34,8 +38,12 @@ def kernels_for(operation: str, device: torch.device, fallback: str | None = Non
     """
     suffix = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
     if suffix is not None:
+        name = f"{operation}_{suffix}"
+        if (loaded := sys.modules.get(name)) is not None:
+            return loaded
         try:
-            return import_module(f"{operation}_{suffix}")
+            with compiling():
+                return import_module(name)
         except ImportError:
             _warn_of_plain_kernels(suffix)
     return import_module(fallback or f"{operation}_reference")
@@ -56,5 +64,5 @@ def _warn_of_plain_kernels(suffix: str) -> None:
     """Warn once per process that computations are slow, and why."""
     missing, remedy = _NEEDS[suffix]
     warnings.warn(
-        f"{missing} is not installed; diffusion runs in plain PyTorch, many times slower: {remedy}", stacklevel=3
+        f"{missing} is not installed, so {_SLOWER} run in plain PyTorch, many times slower: {remedy}", stacklevel=3
     )

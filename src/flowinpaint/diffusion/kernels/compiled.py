@@ -7,6 +7,8 @@ from typing import Any
 
 from numba import boolean, float32, int64, njit, types, void
 
+from flowinpaint.diffusion.kernels.first_use import COMPILATIONS
+
 Loop = Callable[..., None]
 
 
@@ -19,16 +21,26 @@ def compiler(kinds: Sequence[dict[str, Any]], options: dict[str, Any]) -> Callab
     def compiled(arguments: str) -> Callable[[Loop], Loop]:
         signatures = [void(*(kind[letter] for letter in arguments)) for kind in kinds]
 
-        def compile_one(function: Loop) -> Loop:
-            try:
-                result: Loop = njit(signatures, cache=True, **options)(function)
-            except RuntimeError:  # numba finds no writable cache folder
-                result = njit(signatures, **options)(function)
-            return result
-
-        return compile_one
+        return lambda function: compile_loop(function, signatures, options)
 
     return compiled
+
+
+def compile_loop(function: Callable[..., Any], signatures: list[Any], options: dict[str, Any]) -> Any:
+    """Compile a loop for these signatures, or load it from numba's cache.
+
+    The cache is next to the module, in the user's cache folder if that is not writable, or in NUMBA_CACHE_DIR.
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
+    try:
+        loop = njit(signatures, cache=True, **options)(function)
+    except RuntimeError:  # none of them is writable
+        COMPILATIONS.uncached = True
+        COMPILATIONS.compiled.append(name)
+        return njit(signatures, **options)(function)
+    (COMPILATIONS.compiled if loop.stats.cache_misses else COMPILATIONS.loaded).append(name)
+    COMPILATIONS.folders.add(loop.stats.cache_path)
+    return loop
 
 
 # No reordering and no assumptions about NaN: an invalid vector must remain visible as NaN.
