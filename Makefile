@@ -12,7 +12,7 @@ demo: $(READY)
 # Five minutes of training on generated scenes, on the CPU, in a new folder demo-train.
 demo-train: $(READY)
 	rm -rf demo-train
-	$(BIN)/flowinpaint train configs/demo.toml --minutes 5 --device cpu -o demo-train
+	$(BIN)/flowinpaint train demo --minutes 5 --device cpu -o demo-train
 
 test: $(READY) lint
 	$(BIN)/pytest -n auto

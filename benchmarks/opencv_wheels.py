@@ -81,9 +81,7 @@ def check(name: str, wheel: str | None, package: str, folder: Path) -> None:
     run(python, "-m", "pip", "install", "-q", package, cwd=folder)
     run(python, "-m", "pip", "check", cwd=folder)
     listed = run(python, "-m", "pip", "list", "--format=freeze", cwd=folder).splitlines()
-    print(
-        f"## {name}\ninstalled: {', '.join(line for line in listed if 'opencv' in line) or 'no OpenCV'}; pip check passes"
-    )
+    print(f"## {name}\ninstalled: {', '.join(x for x in listed if 'opencv' in x) or 'no OpenCV'}; pip check passes")
     if before is not None:
         after = run(python, "-c", STATE, cwd=folder)
         print(after, "unchanged" if after == before else f"CHANGED from {before}", sep=": ")
