@@ -12,6 +12,7 @@ from rich.text import Text
 from flowinpaint.checks import check_device
 from flowinpaint.cli.console import output, say, warnings_told
 from flowinpaint.cli.options import Device
+from flowinpaint.diffusion.kernels import load_multigrid
 from flowinpaint.diffusion.kernels.first_use import COMPILATIONS, NO_CACHE
 from flowinpaint.extras import is_installed, needs
 
@@ -53,6 +54,8 @@ def _compile_loops() -> None:
     for name, module in _PARTS.items():
         before = time.perf_counter(), len(found.compiled)
         import_module(module)
+        if module == _PARTS["steady states"]:
+            load_multigrid(check_device("cpu"))
         if new := len(found.compiled) - before[1]:
             say("Compiled:", "green", f"{name}, {new} loops in {time.perf_counter() - before[0]:.1f} s")
     from flowinpaint.methods.amle import load_loop

@@ -214,4 +214,4 @@ def _compiled() -> Any:
         from flowinpaint.diffusion.kernels.compiled import compile_loop
 
         arguments = (float32[::1], int64[::1], int64[::1], float32[:, ::1], float64, int64)
-        return compile_loop(_relax, [arguments], {"nogil": True})
+        return compile_loop(_relax, arguments, {"nogil": True})
