@@ -57,14 +57,14 @@ def _compile_loops() -> None:
         if module == _PARTS["steady states"]:
             load_multigrid(check_device("cpu"))
         if new := len(found.compiled) - before[1]:
-            say("Compiled:", "green", f"{name}, {new} loops in {time.perf_counter() - before[0]:.1f} s")
+            say("Compiled:", "green", f"{name}, {new} loop{'s' * (new > 1)} in {time.perf_counter() - before[0]:.1f} s")
     from flowinpaint.methods.amle import load_loop
 
     load_loop(check_device("cpu"))
     seconds, total = time.perf_counter() - start, len(found.compiled) + len(found.loaded)
     folder = os.path.commonpath(found.folders) if found.folders else ""
     if found.uncached:
-        say("Warning:", "yellow", f"the {total} loops for the CPU cannot be kept: {NO_CACHE}.")
+        say("Warning:", "yellow", f"the {total} loops for the CPU were compiled for this process alone: {NO_CACHE}.")
     elif found.compiled:
         _tell(
             f"Compiled {len(found.compiled)} of {total} loops for the CPU in {seconds:.1f} s; they are below {folder}."

@@ -1,4 +1,4 @@
-"""What the first use on a machine costs: a line on stderr while loops are compiled, and what was compiled."""
+"""The first use on a machine: a line on stderr while loops are compiled, and a record of the compiled loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE = 1.0
 """Seconds of compilation after which the line is printed. Loops from the cache are loaded in less."""
 
 
-NO_CACHE = "numba finds no writable folder for them; set NUMBA_CACHE_DIR to one"
+NO_CACHE = "numba finds no writable folder for its cache; set NUMBA_CACHE_DIR to one"
 
 
 @dataclass
@@ -53,7 +53,7 @@ def announce() -> None:
     if COMPILATIONS.announced:
         return
     COMPILATIONS.announced = True
-    often = "once on this machine; 'flowinpaint warmup' compiles all at once"
+    often = "once on this machine; 'flowinpaint warmup' compiles everything at once"
     if COMPILATIONS.uncached:
         often = f"in every process, because {NO_CACHE}"
-    print(f"flowinpaint: compiling loops for this CPU for some seconds, {often}", file=sys.stderr, flush=True)
+    print(f"flowinpaint: compiling for this CPU, up to ten seconds, {often}", file=sys.stderr, flush=True)
