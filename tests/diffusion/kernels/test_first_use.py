@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Compilations:
 
 
 @pytest.fixture
-def cached(record: Compilations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def cached(record: Compilations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The module that compiles, with the empty record and an empty cache."""
     pytest.importorskip("numba")
     from flowinpaint.diffusion.kernels import compiled
