@@ -1,5 +1,6 @@
 import os
 import socket
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def test_result_has_the_promised_form(method: str) -> None:
 @settings(max_examples=15)
 def test_any_size_and_channel_count(method: str, H: int, W: int, C: int, seed: int) -> None:
     image, flow, mask = problem(H, W, C, seed)
-    result = fi.inpaint(image, flow, mask, method=method)
+    with warnings.catch_warnings(action="ignore"):  # tiny fields may be known everywhere
+        result = fi.inpaint(image, flow, mask, method=method)
     assert result.flow.shape == (H, W, C)
     assert np.isfinite(result.flow).all()
     assert result.flow[mask].tobytes() == flow[mask].tobytes()
@@ -130,13 +132,12 @@ def test_one_known_and_all_known(method: str) -> None:
     np.testing.assert_allclose(
         fi.inpaint(image, flow, one, method=method).flow, np.broadcast_to(flow[3, 4], flow.shape), atol=1e-5
     )
-    everything = fi.inpaint(image, flow, np.ones_like(mask), method=method).flow
+    with pytest.warns(UserWarning, match="mask: every vector is known, so there is nothing to fill"):
+        everything = fi.inpaint(image, flow, np.ones_like(mask), method=method).flow
     assert everything.tobytes() == flow.tobytes()
 
 
 BAD: dict[str, tuple[str, Any]] = {
-    "flow as list": ("flow", lambda i, f, m: (i, f.tolist(), m)),
-    "flow 2-D": ("flow", lambda i, f, m: (i, f[..., 0], m)),
     "flow 4-D": ("flow", lambda i, f, m: (i, f[None], m)),
     "flow without channels": ("flow", lambda i, f, m: (i, f[..., :0], m)),
     "flow empty": ("flow", lambda i, f, m: (i[:0], f[:0], m[:0])),
@@ -145,14 +146,10 @@ BAD: dict[str, tuple[str, Any]] = {
     "flow NaN where known": ("flow", lambda i, f, m: (i, np.where(m[..., None], np.nan, f), m)),
     "flow beyond float32": ("flow", lambda i, f, m: (i, f.astype(float) * 1e40, m)),
     "flow all NaN": ("flow", lambda i, f, m: (i, f * np.nan, None)),
-    "mask as list": ("mask", lambda i, f, m: (i, f, m.tolist())),
     "mask integer": ("mask", lambda i, f, m: (i, f, m.astype(np.uint8))),
     "mask of another size": ("mask", lambda i, f, m: (i, f, m[1:])),
-    "mask 3-D": ("mask", lambda i, f, m: (i, f, m[..., None])),
     "mask empty of pixels": ("mask", lambda i, f, m: (i, f, np.zeros_like(m))),
-    "image as list": ("image", lambda i, f, m: (i.tolist(), f, m)),
     "image of another size": ("image", lambda i, f, m: (i[:, 1:], f, m)),
-    "image with alpha": ("image", lambda i, f, m: (np.concatenate([i, i[..., :1]], 2), f, m)),
     "image float 0..255": ("image", lambda i, f, m: (i.astype(float), f, m)),
     "image negative": ("image", lambda i, f, m: (i / 255 - 0.6, f, m)),
     "image NaN": ("image", lambda i, f, m: (i * np.nan, f, m)),
@@ -192,15 +189,11 @@ def test_wrong_options_are_named(keywords: dict[str, Any], argument: str) -> Non
         fi.inpaint(image, flow, mask, **keywords)
 
 
-def test_a_result_beyond_float32_is_refused_and_numpys_numbers_are_numbers() -> None:
+def test_values_beyond_1e9_are_refused_where_known_and_numpys_numbers_are_numbers() -> None:
     image, flow, mask = problem()
-    rough = np.random.default_rng(0).integers(0, 256, image.shape, dtype=np.uint8)
-    extreme = np.where(flow > 0, 3.4e38, -3.4e38).astype(np.float32)
-    with (
-        pytest.raises(ValueError, match=r"flow: \S+ returned NaN or infinity, from values up to 3\.4e"),
-        np.errstate(over="ignore"),
-    ):
-        fi.inpaint(rough, extreme, mask, method="eed", max_iterations=np.int64(200), lam=np.float32(1e-4))
+    with pytest.raises(ValueError, match="flow must be finite and at most 1e9 where known, got"):
+        fi.inpaint(image, flow * np.float32(1e12), mask)
+    fi.inpaint(image, flow, mask, method="eed", max_iterations=np.int64(200), lam=np.float32(1e-4))
 
 
 def test_parameters_reach_the_method() -> None:

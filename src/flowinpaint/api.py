@@ -16,31 +16,36 @@ from torch import Tensor
 from flowinpaint import checks
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.method import Fill
 from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of
-from flowinpaint.result import Arrays, ProgressCallback, Result, Solution
+from flowinpaint.request import Field, check_request, finish
+from flowinpaint.result import ProgressCallback, Result, Solution
+from flowinpaint.spaces import SpaceName
 
 if TYPE_CHECKING:
     from flowinpaint.robust.fill import RobustSolution
 
-Field = tuple[npt.NDArray[Any], npt.NDArray[np.floating[Any]], npt.NDArray[np.bool_]]
-"""A guide (H, W, 3) or (H, W, 1), a sparse field (H, W, C) and its mask (H, W), as `checks` return them."""
-
 
 def inpaint(
-    image: npt.NDArray[Any],
-    flow: npt.NDArray[np.floating[Any]],
-    mask: npt.NDArray[np.bool_] | None = None,
-    method: str | Path = DEFAULT_METHOD,
+    image: Any,
+    flow: Any,
+    mask: Any = None,
+    method: str | Path | OwnFill = DEFAULT_METHOD,
     device: str | torch.device = "auto",
     *,
     robust: bool = False,
-    noise: float | npt.NDArray[Any] | None = None,
-    confidence: float | npt.NDArray[Any] | None = None,
-    second: npt.NDArray[Any] | None = None,
+    noise: Any = None,
+    confidence: Any = None,
+    second: Any = None,
+    fill_where: Any = None,
+    image_where: Any = None,
+    max_gap: float | None = None,
+    space: SpaceName = "linear",
+    bounds: tuple[float | None, float | None] | None = None,
     progress: ProgressCallback | None = None,
     **parameters: Any,
 ) -> Result:
@@ -49,10 +54,15 @@ def inpaint(
     Given vectors come back unchanged, unless `robust`, `noise`, `confidence` or `second` says that they may be wrong:
     then the result has the best estimate of each vector, and `result.inliers` says which were correct.
 
-    image: (H, W, 3) or (H, W), uint8, uint16 or float in [0, 1].
-    flow: (H, W, C) of a floating type, any C: 2 for flow, 1 for disparity or depth. Computed and returned in float32.
+    Arrays may be numpy arrays, masked arrays, torch tensors, xarray DataArrays, PIL images or nested lists. The result
+    has the type and layout of the flow.
+
+    image: (H, W, 3) or (H, W), uint8, uint16 or float in [0, 1]; alpha is ignored. None for harmonic and nearest.
+    flow: (H, W, C) or (H, W) of a floating type, any C: 2 for flow, 1 for disparity or depth; (C, H, W) in tensors.
+    NaN, infinity and values above 1e9 mean unknown. Computed and returned in float32.
     mask: (H, W) bool, True where the vector is known; without a mask, finite vectors are known.
-    method: one of `methods()`, or the path of a .safetensors file with trained weights.
+    method: one of `methods()`, the path of a .safetensors file with trained weights, or a function of your own: see
+    `register_method` and `numpy_method`.
     device: "auto", "cpu", "cuda", …
     robust: estimate how noisy the vectors are and which of them are wrong. Needs a method that takes weights:
     neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami or harmonic. `seed`, 0 by default, selects random folds.
@@ -61,37 +71,49 @@ def inpaint(
     confidence are final, and the vectors are correct unless `confidence` says otherwise; with it they are priors.
     second: the image, like `image`, from which the vectors (C = 2, in px) were computed: vectors whose surroundings do
     not match there lose weight, and the result is refined on both images. Implies `robust`.
+    fill_where: (H, W) bool; elsewhere unknown pixels stay NaN.
+    image_where: (H, W) bool, True where the image may be used: not on an object that is removed but still shows.
+    max_gap: in px; pixels that are farther from every trusted vector stay NaN.
+    space: "linear"; "inverse", recommended for depth, fills 1/flow; "log" its logarithm. Both need values above 0.
+    bounds: (low, high) of filled values, each a number or None. Exactly kept vectors do not change.
     progress: called during long computations with a `Progress`.
     parameters: those of the method, for example `lam` and `alpha` of "eed", or the `seed` of "wgain" and "pd".
     """
-    flow = checks.check_flow(flow)
-    guide = checks.check_picture(image, flow.shape)
-    known = checks.check_mask(mask, flow)
-    chosen = checks.check_device(device)
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function or None, got {type(progress).__name__}")
-    found = get_method(method)
-    judge = None
-    if not isinstance(robust, bool | np.bool_):
-        raise InputError(f"robust must be True or False, got {robust!r:.60}")
-    if robust or noise is not None or confidence is not None or second is not None:
+    request = check_request(
+        image,
+        flow,
+        mask,
+        method,
+        device,
+        robust,
+        noise,
+        confidence,
+        second,
+        fill_where,
+        image_where,
+        max_gap,
+        space,
+        bounds,
+        progress,
+        parameters,
+    )
+    name, chosen = request.method.name, request.device
+    fill = partial(request.method.prepare(chosen), **request.parameters)
+    if request.hints is None:
+        raw = fill_together(partial(fill, progress=progress), [request.field], name, chosen)[0]
+    else:
         from flowinpaint.robust.fill import robust_fill  # not needed for exact vectors
-        from flowinpaint.robust.hints import check_hints, check_takes_weights
 
-        check_takes_weights(found)
-        hints = check_hints(robust, noise, confidence, second, flow, known)
-        seed = parameters.pop("seed", 0)
-        checks.check_number("seed", seed, checks.Limit.WHOLE)
-        judge = partial(robust_fill, hints=hints, seed=int(seed), progress=progress, soft=found.is_network)
-    found.check_parameters(parameters)
-    found.check_channels(flow.shape[2])
-    fill = partial(found.prepare(chosen), **parameters)
-    with np.errstate(over="ignore"):  # unknown vectors may have any value
-        flow = flow.astype(np.float32, copy=False)
-    field = guide, flow, known
-    if judge is None:
-        return fill_together(partial(fill, progress=progress), [field], str(method), chosen)[0]
-    return _fill_judged(partial(judge, fill), field, str(method), chosen)
+        judge = partial(
+            robust_fill,
+            fill,
+            hints=request.hints,
+            seed=request.seed,
+            progress=progress,
+            soft=request.method.is_network,
+        )
+        raw = _fill_judged(judge, request.field, name, chosen)
+    return finish(request, raw)
 
 
 def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torch.device) -> list[Result]:
@@ -105,7 +127,7 @@ def fill_together(fill: Fill, fields: Sequence[Field], method: str, device: torc
     solution = fill(picture, given, c)
     filled = torch.where(c > 0, given, solution.u.float())
     _check_finite(filled, given, method)
-    return _results(solution, filled, fields, method, device, start)
+    return _results(solution, filled, method, device, start)
 
 
 def _fill_judged(judge: Callable[..., RobustSolution], field: Field, method: str, device: torch.device) -> Result:
@@ -114,7 +136,7 @@ def _fill_judged(judge: Callable[..., RobustSolution], field: Field, method: str
     image, given, c = _to_tensors(field, device)
     solution, inliers, noise = judge(image, given, c)
     _check_finite(solution.u, given, method)
-    return _results(solution, solution.u, [field], method, device, start, inliers, noise)[0]
+    return _results(solution, solution.u, method, device, start, inliers, noise)[0]
 
 
 def _check_finite(filled: Tensor, given: Tensor, method: str) -> None:
@@ -125,7 +147,6 @@ def _check_finite(filled: Tensor, given: Tensor, method: str) -> None:
 def _results(
     solution: Solution,
     filled: Tensor,
-    fields: Sequence[Field],
     method: str,
     device: torch.device,
     start: float,
@@ -137,36 +158,26 @@ def _results(
     error = solution.expected_error
     confidence = None if error is None else confidence_of(error)
     seconds = (time.perf_counter() - start) / len(dense)
-    solution.warn_unless_converged(method, stacklevel=4)
+    solution.warn_unless_converged(method)
 
-    results = []
-    for i, (picture, given, known) in enumerate(fields):
-        arrays = Arrays(
-            image=picture,
-            given=np.where(known[..., None], given, np.float32(np.nan)),
+    return [
+        Result(
             flow=dense[i],
+            confidence=None if confidence is None else confidence[i, 0].cpu().numpy(),
             expected_error=None if error is None else error[i, 0].cpu().numpy(),
+            info={
+                "method": method,
+                "device": str(device),
+                "seconds": seconds,
+                "iterations": solution.iterations,
+                "residual": solution.residual,
+                "status": solution.status,
+                "noise": noise,
+            },
             inliers=None if inliers is None else inliers[i, 0].numpy(),
         )
-        results.append(
-            Result(
-                flow=arrays.flow,
-                confidence=None if confidence is None else confidence[i, 0].cpu().numpy(),
-                expected_error=arrays.expected_error,
-                info={
-                    "method": method,
-                    "device": str(device),
-                    "seconds": seconds,
-                    "iterations": solution.iterations,
-                    "residual": solution.residual,
-                    "status": solution.status,
-                    "noise": noise,
-                },
-                inliers=arrays.inliers,
-                arrays=arrays,
-            )
-        )
-    return results
+        for i in range(len(dense))
+    ]
 
 
 def _to_tensors(field: Field, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

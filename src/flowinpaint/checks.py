@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from enum import Enum
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -12,74 +11,99 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from flowinpaint.errors import InputError
+from flowinpaint.errors import InputError, warn_user
 from flowinpaint.io.flow import in_every_channel
 
+Array = npt.NDArray[Any]
 Range = tuple[float, float]
 Counts = tuple[int, int]
 """A pair (low, high)."""
 
+UNKNOWN = 1e9
+"""Values above this, in any channel, mark an unknown vector, as in .flo files."""
 _LARGEST = float(np.finfo(np.float32).max)
 _FEW_BITS = 12
 """Cameras store 10 or 12 bits in 16; an image that uses at most 12 bits is probably not meant to be nearly black."""
 
 
-def check_flow(flow: object) -> npt.NDArray[np.floating[Any]]:
-    """The flow; InputError unless it is a non-empty floating array (H, W, C)."""
-    if not isinstance(flow, np.ndarray):
-        raise InputError(f"flow must be a numpy array (H, W, C), got {type(flow).__name__}")
-    if flow.ndim == 2:
-        raise InputError(f"flow must have shape (H, W, C), got {flow.shape}; pass flow[..., None]")
-    if flow.ndim != 3 or min(flow.shape) < 1:
-        raise InputError(f"flow must have a non-empty shape (H, W, C), got {flow.shape}")
+def check_flow(flow: Array) -> npt.NDArray[np.floating[Any]]:
+    """The flow (H, W, C); InputError unless its type is floating."""
     if not np.issubdtype(flow.dtype, np.floating):
-        raise InputError(f"flow must have a floating type, got {flow.dtype}")
+        how = {
+            "u": "if 0 is unknown, pass np.where(flow > 0, flow * np.float32(unit), np.nan)",
+            "c": "pass np.stack([flow.real, flow.imag], -1)",
+        }.get(flow.dtype.kind, "pass flow.astype(np.float32)")
+        raise InputError(f"flow must have a floating type, NaN where unknown, got {flow.dtype}; {how}")
     return flow
 
 
-def check_mask(mask: object, flow: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
-    """The mask (H, W), or the finite vectors if it is None.
+def is_known(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
+    """Where values are finite and do not mean unknown."""
+    return np.asarray(np.abs(values) <= min(UNKNOWN, float(np.finfo(values.dtype).max)))
 
-    Raises InputError unless the mask is bool, has a True, and every known vector is finite in float32.
+
+def check_mask(mask: Array | None, flow: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
+    """The mask (H, W), or the vectors that are not `UNKNOWN` if it is None.
+
+    Raises InputError unless the mask is bool, has a True, and every known vector is finite and at most 1e9.
     """
     size = flow.shape[:2]
-    with np.errstate(over="ignore"):
-        finite = in_every_channel(np.isfinite(flow.astype(np.float32, copy=False)))
+    finite = in_every_channel(is_known(flow))
     known = finite
     if mask is not None:
-        if not isinstance(mask, np.ndarray):
-            raise InputError(f"mask must be a numpy bool array (H, W), got {type(mask).__name__}")
         if mask.shape != size:
-            raise InputError(f"mask must have shape {size} for a flow of shape {flow.shape}, got {mask.shape}")
+            raise InputError(f"mask must be bool of shape {size}, got {mask.dtype} {mask.shape}")
         if mask.dtype != np.bool_:
-            raise InputError(f"mask must be bool, True where known, got {mask.dtype}; pass mask > 0")
+            raise InputError(f"mask must be bool of shape {size}, True where known, got {mask.dtype}; pass mask > 0")
         known = mask
     if not known.any():
         name, what = ("flow", "finite vector") if mask is None else ("mask", "known pixel")
         raise InputError(f"{name} must have at least one {what}, got none")
     if (bad := known & ~finite).any():
         row, column = np.argwhere(bad)[0]
+        inverted = not (known & finite).any()
         raise InputError(
-            f"flow must be finite where known, got {int(bad.sum())} NaN or infinite vectors, the first at row {row}, "
-            f"column {column}"
+            f"flow must be finite and at most 1e9 where known, got {int(bad.sum())} other vectors, the first at row "
+            f"{row}, column {column}"
+            + ("; mask must be True where known: pass ~mask if it is inverted" if inverted else "")
         )
     return known
 
 
-def check_image(image: object, size: tuple[int, ...], name: str = "image") -> npt.NDArray[np.float32]:
+def warn_of_suspicious(
+    flow: npt.NDArray[np.floating[Any]], known: npt.NDArray[np.bool_], has_mask: bool, judged: bool
+) -> None:
+    """Warn of a field (H, W, C) and its known pixels (H, W) that are accepted, but hardly meant so.
+
+    has_mask: the caller passed a mask. judged: the vectors may be wrong, so a dense field is fine.
+    """
+    count = int(np.count_nonzero(known))
+    zeros = int(np.count_nonzero(flow[..., 0][known] == 0))
+    zeros = zeros if 2 * zeros <= count else int((flow[known] == 0).all(-1).sum())
+    found = f"{100 * zeros / count:.0f} % of the known vectors are exactly zero"
+    if 2 * zeros > count and has_mask:
+        others = flow[~known]
+        if others.size and (is_known(others) & (others != 0)).any(-1).mean() > 0.5:
+            warn_user(f"mask looks inverted: {found}, most others are not; it must be True where known.")
+    elif 2 * zeros > count:
+        warn_user(f"flow: {found}; if zero means unknown, pass mask=(flow != 0).any(-1).")
+    elif count == known.size and not judged:
+        name, remedy = ("mask", "it must be False where unknown") if has_mask else ("flow", "mark unknown ones by NaN")
+        warn_user(f"{name}: every vector is known, so there is nothing to fill; {remedy}.")
+
+
+def check_image(image: Array, size: tuple[int, ...], name: str = "image") -> npt.NDArray[np.float32]:
     """Any accepted image as (H, W, 3) float32 in [0, 1]; grey becomes three equal channels."""
     picture = check_picture(image, size, name)
     scaled = picture.astype(np.float32, copy=False) / np.float32(full_scale(picture))
     return np.broadcast_to(scaled, (*size, 3))
 
 
-def check_picture(image: object, size: tuple[int, ...], name: str = "image") -> npt.NDArray[Any]:
+def check_picture(image: Array, size: tuple[int, ...], name: str = "image") -> npt.NDArray[Any]:
     """Any accepted image as (H, W, 3) or (H, W, 1): uint8 and uint16 unchanged, others float32 in [0, 1].
 
     size: (H, W), or the shape (H, W, C) of the flow. name: the argument that errors name.
     """
-    if not isinstance(image, np.ndarray):
-        raise InputError(f"{name} must be a numpy array (H, W, 3) or (H, W), got {type(image).__name__}")
     if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
         raise InputError(f"{name} must have shape (H, W, 3) or (H, W), got {image.shape}")
     if image.shape[:2] != size[:2]:
@@ -97,13 +121,15 @@ def check_picture(image: object, size: tuple[int, ...], name: str = "image") -> 
             )
         image = np.clip(image, 0, 1).astype(np.float32)
     elif image.dtype not in (np.uint8, np.uint16):
-        raise InputError(f"{name} must be uint8, uint16 or float in [0, 1], got {image.dtype}")
+        how = f"; pass {name}.astype(np.uint8) if its values are 0..255" if image.dtype.kind in "iu" else ""
+        raise InputError(f"{name} must be uint8, uint16 or float in [0, 1], got {image.dtype}{how}")
+    elif image.dtype == np.uint8 and image.max(initial=0) == 1:
+        warn_user(f"{name}: the largest uint8 value is 1, so the image is nearly black; uint8 is 0..255, float [0, 1].")
     elif image.dtype == np.uint16 and 0 < (brightest := int(image.max(initial=0))) < 2**_FEW_BITS:
         bits = next(bits for bits in (8, 10, _FEW_BITS) if brightest < 2**bits)
-        warnings.warn(
+        warn_user(
             f"{name}: the largest uint16 value is {brightest}, so the image is nearly black. If it is {bits}-bit, pass "
-            f"{name} / {2**bits - 1}.",
-            stacklevel=3,
+            f"{name} / {2**bits - 1}."
         )
     return image if image.ndim == 3 else image[..., None]
 

@@ -1,6 +1,13 @@
-"""User errors. A message names the argument or file, the rule, and the value: "count must be at least 1, got 0"."""
+"""User errors and warnings.
 
+An error names the argument or file, the rule, and the value: "count must be at least 1, got 0".
+"""
+
+import sys
+import warnings
 from pathlib import Path
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class InputError(ValueError):
@@ -24,3 +31,11 @@ def check_file(path: Path, fault: str | bool | None) -> None:
 def sentence_of(error: Exception) -> str:
     """The message of an error, preceded by its type unless it is a user error."""
     return str(error) if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: {error}"
+
+
+def warn_user(message: str) -> None:
+    """Warn with the line of the first caller outside this package, so that each of the user's lines warns once."""
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+    warnings.warn(message, stacklevel=level)

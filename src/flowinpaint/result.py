@@ -8,10 +8,11 @@ vectors restored bit by bit unless `robust.fill` judged them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from flowinpaint.errors import warn_user
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,13 +57,12 @@ class Solution:
     history: tuple[float, ...] = ()
     expected_error: Tensor | None = None
 
-    def warn_unless_converged(self, name: str, stacklevel: int) -> None:
+    def warn_unless_converged(self, name: str) -> None:
         """Warn, in the name of method `name`, if an iteration ended before its tolerance."""
         if how := {"max_iterations": "stopped", "stagnated": "got no further"}.get(self.status):
-            warnings.warn(
+            warn_user(
                 f"{name} {how} after {self.iterations} iterations at a residual of {self.residual:.1e}, "
-                "before its tolerance.",
-                stacklevel=stacklevel + 1,
+                "before its tolerance."
             )
 
 

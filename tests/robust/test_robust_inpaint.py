@@ -217,7 +217,7 @@ def test_a_warning_names_the_line_of_the_caller() -> None:
         assert {w.filename for w in caught} == {__file__}
 
 
-@pytest.mark.parametrize("factor", [1e15, 1e-9])
+@pytest.mark.parametrize("factor", [1e7, 1e-9])
 def test_very_large_and_small_units(factor: float) -> None:
     field, wrong = with_gross_outliers(TRUTH)
     result = inpaint(np.float32(factor) * field, "harmonic", robust=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy.typing as npt
 import typer
@@ -15,11 +15,14 @@ from rich.text import Text
 from flowinpaint.api import inpaint
 from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
+from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.errors import InputError
 from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
     clip_to_format,
+    parse_unit,
+    png_unit,
     read_flow,
     read_image,
     read_map,
@@ -31,6 +34,7 @@ from flowinpaint.io import (
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
 from flowinpaint.robust.hints import check_takes_weights
+from flowinpaint.spaces import SpaceName
 from flowinpaint.viz.sheet import preview as draw_preview
 
 Array = npt.NDArray[Any]
@@ -41,7 +45,12 @@ ERROR_SUFFIXES = (".pfm", ".npy", ".npz")
 
 def command(
     image: Annotated[Path, typer.Argument(help="The image that the field belongs to.")],
-    flow: Annotated[Path, typer.Argument(help="The sparse field: .flo, KITTI .png, .pfm, .npy or .npz.")],
+    flow: Annotated[
+        Path,
+        typer.Argument(
+            help="The sparse field: .flo, .png (KITTI flow, or depth with --unit), .pfm, .npy, .npz or .tif."
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The dense field to write; same formats.")],
     mask: Annotated[
         Path | None,
@@ -96,6 +105,13 @@ def command(
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method, e.g. lam=1e-4."),
     ] = None,
     params: ParameterFile = None,
+    unit: UnitText = None,
+    space: Annotated[
+        str, typer.Option(help="Space to fill in: linear, inverse (recommended for depth) or log.")
+    ] = "linear",
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Fill a sparse field, guided by an image."""
@@ -124,8 +140,10 @@ def command(
     )
     if invert_mask and mask is None:
         raise InputError("--invert-mask needs --mask")
-    sparse, valid = read_flow(flow)
-    check_flow_writable(out, sparse.shape[2])
+    level = parse_unit(unit)
+    with unit_option_named():
+        sparse, valid = read_flow(flow, png_unit(flow, level))
+        check_flow_writable(out, sparse.shape[2], level)
     for name, path in (("--errors", errors), ("--inliers", inliers)):
         if path is not None and path.suffix.lower() not in ERROR_SUFFIXES:
             raise InputError(f"{name} must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {path}")
@@ -153,13 +171,24 @@ def command(
         "confidence": _point_values("--confidence", confidence, read_probability),
         "second": other,
     }
-    if not judged and (clip_to_format(out, sparse)[known] != sparse[known]).any():
-        raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
+    if not judged and (clip_to_format(out, sparse, level)[known] != sparse[known]).any():
+        raise InputError(f"{out}: a 16-bit PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
 
     parameters: dict[str, Any] = ({} if table is None else table.at(float(known.mean()))) | overrides
     with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
         progress = partial(report, method)
-        result = inpaint(guide, sparse, known, method, device, progress=progress, **hints, **parameters)
+        result = inpaint(
+            guide,
+            sparse,
+            known,
+            method,
+            device,
+            space=cast(SpaceName, space),
+            bounds=bounds,
+            progress=progress,
+            **hints,
+            **parameters,
+        )
     if errors is not None and result.expected_error is None:
         raise InputError(f"--errors: {method} predicts no errors from {int(known.sum())} vectors")
     picture = None
@@ -167,8 +196,8 @@ def command(
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         expected = {method: result.expected_error}
         picture = draw_preview(guide, sparse, known, labelled, expected=expected, inliers=result.inliers)
-    dense = clip_to_format(out, result.flow)
-    write_flow(out, dense)
+    dense = clip_to_format(out, result.flow, level)
+    write_flow(out, dense, unit=level)
     if errors is not None and result.expected_error is not None:
         write_flow(errors, result.expected_error[..., None])
     if inliers is not None and result.inliers is not None:
@@ -176,9 +205,7 @@ def command(
     if preview is not None and picture is not None:
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
-        say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a KITTI PNG.")
-    if known.all() and not judged:
-        say("Note:", "yellow", "every vector was known; there was nothing to fill.")
+        say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a 16-bit PNG.")
     info = result.info
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = (

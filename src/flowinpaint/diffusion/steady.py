@@ -115,7 +115,7 @@ class _SteadyState(torch.autograd.Function):
         solution = solve_steady(
             f, c, weights, data_weight=data_weight, tolerance=tolerance, max_iterations=max_iterations
         )
-        solution.warn_unless_converged("steady_state", stacklevel=4)
+        solution.warn_unless_converged("steady_state")
         ctx.save_for_backward(solution.u, f, c, weights, data_weight)
         ctx.limits = tolerance, max_iterations
         return solution.u
@@ -131,7 +131,7 @@ class _SteadyState(torch.autograd.Function):
         # An image in which nothing is known is zero for any weights.
         right = g.double().masked_fill(exact | ~known.any(-1, keepdim=True).any(-2, keepdim=True), 0)
         lam, iterations, history, status = _conjugate_gradients(w, data, right, tolerance, max_iterations, None)
-        Solution(lam, iterations, history[-1], status).warn_unless_converged("the gradient of steady_state", 3)
+        Solution(lam, iterations, history[-1], status).warn_unless_converged("the gradient of steady_state")
         grad_f = torch.where(exact, g + divergence(w, lam).to(g.dtype), 0)
         grad_w, grad_k = torch.zeros_like(w), None
         add_edge_products(grad_w, lam, u.double())

@@ -64,8 +64,13 @@ BUILTIN = {
             "harmonic on the image's surface: close in colour is close",
             "methods.laplace_beltrami:laplace_beltrami",
         ),
-        _steady("harmonic", "homogeneous diffusion: smooth, blind to the image", "methods.harmonic:harmonic"),
-        _on_cpu("nearest", "the nearest known vector", "methods.nearest:nearest"),
+        _steady(
+            "harmonic",
+            "homogeneous diffusion: smooth, blind to the image",
+            "methods.harmonic:harmonic",
+            needs_image=False,
+        ),
+        _on_cpu("nearest", "the nearest known vector", "methods.nearest:nearest", needs_image=False),
         _on_cpu(
             "amle",
             "minimises the steepest slope, in the image's metric",

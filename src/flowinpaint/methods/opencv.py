@@ -7,7 +7,6 @@ its input.
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from flowinpaint.checks import check_whole
-from flowinpaint.errors import InputError
+from flowinpaint.errors import InputError, warn_user
 from flowinpaint.extras import is_installed, needs
 from flowinpaint.opencv import cv2
 from flowinpaint.result import ProgressCallback, Solution
@@ -55,9 +54,8 @@ def opencv_edgeaware(
             raise InputError(f"{name} must be from 1e-6 to 1e6, got {value}")
     guide, points, vectors = _matches("opencv-edgeaware", image, flow, mask)
     if len(points) > MOST_MATCHES:
-        warnings.warn(
-            f"opencv-edgeaware uses at most {MOST_MATCHES} vectors: a random subset of the {len(points)} known ones.",
-            stacklevel=2,
+        warn_user(
+            f"opencv-edgeaware uses at most {MOST_MATCHES} vectors: a random subset of the {len(points)} known ones."
         )
         drawn = np.sort(np.random.default_rng(0).choice(len(points), MOST_MATCHES, replace=False))
         points, vectors = points[drawn], vectors[drawn]
