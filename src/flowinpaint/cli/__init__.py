@@ -25,6 +25,7 @@ VERBS = {
     "methods": "List the methods and their parameters.",
     "evaluate": "Measure methods on frames with ground truth: errors, time, and errors relative to a reference method.",
     "zoom": "Draw samples next to their filled fields, enlarged where the truth has its strongest edges.",
+    "warmup": "Compile what fills need on this machine, so that the first fill is as fast as the next.",
     "speed": "Time methods over sizes, devices and precisions, and compare with the best that the machine can do.",
     "train": "Train a network on generated scenes or data sets; an interrupted run can be resumed.",
     "reproduce": "Reproduce the paper's tables and figures: train the networks, fill the frames, and write the pages.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import cv2
 import numpy as np
 import torch
 import typer
@@ -19,6 +18,7 @@ from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.procedural_pictures import procedural_bank
 from flowinpaint.errors import InputError
 from flowinpaint.io import check_image_writable, make_folder, new_folder, write_image
+from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import Rgb, as_rgb, field_range, flow_to_rgb
 from flowinpaint.viz.sheet import Panel, contact_sheet
 

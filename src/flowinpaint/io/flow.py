@@ -82,7 +82,7 @@ def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None, unit: Unit 
 
 
 def check_flow_writable(path: StrPath, channels: int, unit: Unit | None = None) -> None:
-    """Raise InputError if a flow of this many channels and unit cannot be written to `path`, whose folder may be new."""
+    """Raise InputError if a flow of this many channels and unit cannot be written to `path`; its folder may be new."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:

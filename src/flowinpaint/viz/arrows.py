@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import InputError
+from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import Field, FieldRange, Rgb
 
 _ALONG = 36

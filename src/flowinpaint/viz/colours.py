@@ -2,11 +2,11 @@
 
 from typing import Any, NamedTuple
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import InputError
+from flowinpaint.opencv import cv2
 
 Rgb = npt.NDArray[np.uint8]
 Field = npt.NDArray[Any]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import InputError
+from flowinpaint.opencv import cv2
 from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.arrows import arrow_grid, draw_arrows, round_length
 from flowinpaint.viz.colours import Field, FieldRange, Rgb, as_rgb, colour_field, draw_dots, field_range

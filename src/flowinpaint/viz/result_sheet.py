@@ -6,9 +6,9 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 
+from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import Rgb
 from flowinpaint.viz.sheet import SHEET_WIDTH, preview
 

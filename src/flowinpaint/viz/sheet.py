@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import InputError
 from flowinpaint.metrics import endpoint_error, epe, fl_outliers
+from flowinpaint.opencv import cv2
 from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.arrows import draw_arrow
 from flowinpaint.viz.colours import (
@@ -38,7 +38,6 @@ _MAX_COLUMNS = 6
 # Off-white, so that a static field (white) stands out.
 _PAPER = 238
 _INK, _FAINT = (25, 28, 33), (95, 100, 110)
-_FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
 def preview(
@@ -229,15 +228,15 @@ def _letter_size(width: int) -> int:
 
 def _font_scale(size: float) -> float:
     # The height of letters at scale 1 depends on the OpenCV version.
-    (_, above), below = cv2.getTextSize("Ag", _FONT, 1.0, 1)
+    (_, above), below = cv2.getTextSize("Ag", cv2.FONT_HERSHEY_SIMPLEX, 1.0, 1)
     return 1.25 * size / (above + below)
 
 
 def _text_width(text: str, size: float) -> int:
-    return cv2.getTextSize(text, _FONT, _font_scale(size), 1)[0][0]
+    return cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _font_scale(size), 1)[0][0]
 
 
 def _write(picture: Rgb, text: str, origin: tuple[float, float], size: float, colour: tuple[int, int, int]) -> None:
     """Write letters of `size` px, with the start of their base line at the origin (x, y)."""
     letters, place = text.encode("ascii", "replace").decode(), (round(origin[0]), round(origin[1]))
-    cv2.putText(picture, letters, place, _FONT, _font_scale(size), colour, 1, cv2.LINE_AA)
+    cv2.putText(picture, letters, place, cv2.FONT_HERSHEY_SIMPLEX, _font_scale(size), colour, 1, cv2.LINE_AA)
