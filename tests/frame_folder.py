@@ -17,7 +17,7 @@ def make_sample(folder: Path, truth: str = "flow.flo", seed: int = 0) -> Path:
     fi.write_image(folder / "image.png", rng.integers(0, 256, (H, W, 3), dtype=np.uint8))
     field = rng.uniform(1, 9, (H, W, 1 if truth.startswith("disp") else 2)).astype(np.float32)
     field[:, : W // 5] = np.nan
-    fi.write_flow(folder / truth, field)
+    fi.write_flow(folder / truth, field, unit="px/256")
     fi.write_mask(folder / "mask_10.png", fi.random_mask((H, W), 0.1, seed))
     return folder
 

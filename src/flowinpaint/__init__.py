@@ -24,11 +24,17 @@ from flowinpaint.version import __version__
 
 if TYPE_CHECKING:
     from flowinpaint.api import inpaint, load_model
+    from flowinpaint.depth.camera import project, read_calibration
+    from flowinpaint.depth.colmap import read_colmap
+    from flowinpaint.depth.complete import complete_depth
+    from flowinpaint.depth.velodyne import read_velodyne
+    from flowinpaint.depth.visibility import visible_points
     from flowinpaint.errors import FileFormatError, InputError, MissingFileError
     from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
     from flowinpaint.io.matches import Matches, read_matches
     from flowinpaint.io.tracks import read_tracks
     from flowinpaint.masks import random_mask
+    from flowinpaint.methods.functions import numpy_method
     from flowinpaint.methods.registry import register_method
     from flowinpaint.metrics import epe, fl_outliers
     from flowinpaint.networks.weights import save_model
@@ -51,6 +57,7 @@ __all__ = [
     "Result",
     "Solution",
     "__version__",
+    "complete_depth",
     "epe",
     "error_map",
     "fl_outliers",
@@ -59,15 +66,21 @@ __all__ = [
     "inpaint_points",
     "load_model",
     "methods",
+    "numpy_method",
     "preview",
+    "project",
     "random_mask",
+    "read_calibration",
+    "read_colmap",
     "read_flow",
     "read_image",
     "read_mask",
     "read_matches",
     "read_tracks",
+    "read_velodyne",
     "register_method",
     "save_model",
+    "visible_points",
     "write_flow",
     "write_image",
     "write_mask",
@@ -75,11 +88,17 @@ __all__ = [
 
 _LAZY = {
     "api": ("inpaint", "load_model"),
+    "depth.camera": ("project", "read_calibration"),
+    "depth.colmap": ("read_colmap",),
+    "depth.complete": ("complete_depth",),
+    "depth.velodyne": ("read_velodyne",),
+    "depth.visibility": ("visible_points",),
     "errors": ("FileFormatError", "InputError", "MissingFileError"),
     "io": ("read_flow", "read_image", "read_mask", "write_flow", "write_image", "write_mask"),
     "io.matches": ("Matches", "read_matches"),
     "io.tracks": ("read_tracks",),
     "masks": ("random_mask",),
+    "methods.functions": ("numpy_method",),
     "methods.registry": ("register_method",),
     "metrics": ("epe", "fl_outliers"),
     "networks.weights": ("save_model",),

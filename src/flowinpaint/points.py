@@ -14,6 +14,7 @@ from flowinpaint import spaces
 from flowinpaint.api import inpaint
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.point_inputs import GivenPoints, check_points, select, size_of
 from flowinpaint.result import ProgressCallback, Result
@@ -56,7 +57,7 @@ def inpaint_points(
     image: Any,
     points: Any,
     values: Any,
-    method: str | Path = DEFAULT_METHOD,
+    method: str | Path | OwnFill = DEFAULT_METHOD,
     device: str | torch.device = "auto",
     *,
     robust: bool = True,
@@ -135,7 +136,7 @@ def inpaint_points(
     return replace(result, points=PointResults(*found))
 
 
-def _check_method(method: str | Path, robust: bool) -> None:
+def _check_method(method: str | Path | OwnFill, robust: bool) -> None:
     if not robust:
         return
     found = get_method(method)

@@ -155,12 +155,37 @@ def test_filled_values_that_a_format_cannot_hold_are_cut_and_counted(folder: Pat
     disparity = np.where(rng.random((24, 33, 1)) < 0.2, 1 / 256, 200).astype(np.float32)
     fi.write_flow(folder / "disparity.pfm", np.where(rng.random((24, 33, 1)) < 0.2, disparity, np.nan))
     out = folder / "o.png"
-    code, _, stderr = run_cli("fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--method", "eed")
+    fill = ["fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--method", "eed"]
+    code, _, stderr = run_cli(*fill, "--unit", "px/256")
     assert code == 0
     assert "filled vectors were clipped" in stderr
-    dense, valid = fi.read_flow(out)
+    dense, valid = fi.read_flow(out, "px/256")
     assert valid.all()
     assert dense.min() == 1 / 256
+
+
+def test_a_depth_png_needs_a_unit_and_is_written_in_it(folder: Path) -> None:
+    levels = np.zeros((24, 33), np.uint16)
+    levels[::4, ::4] = 1500 + np.arange(54, dtype=np.uint16).reshape(6, 9)
+    cv2.imwrite(str(folder / "depth.png"), levels)
+    fill = ["fill", folder / "image.png", folder / "depth.png", "-o", folder / "o.png", "--method", "harmonic"]
+    code, _, stderr = run_cli(*fill)
+    assert code == 1
+    assert "depth.png: a 16-bit PNG of one channel needs a unit; pass --unit m/256 (KITTI depth), mm" in stderr
+    code, _, stderr = run_cli(*fill, "--unit", "inch")
+    assert code == 1
+    assert "--unit must be m/256, mm, cm, m, px/256, px or a number above 0" in stderr
+    for unit in ("mm", "0.25"):
+        assert run_cli(*fill, "--unit", unit)[0] == 0
+        written = cv2.imread(str(folder / "o.png"), cv2.IMREAD_UNCHANGED)
+        assert np.array_equal(np.asarray(written)[::4, ::4], levels[::4, ::4])
+    assert run_cli(*fill, "--unit", "mm", "--space", "inverse", "--bounds", 1.51, 1.53)[0] == 0
+    bounded = np.asarray(cv2.imread(str(folder / "o.png"), cv2.IMREAD_UNCHANGED))[levels == 0]
+    assert bounded.min() == 1510
+    assert bounded.max() <= 1530
+    code, _, stderr = run_cli(*fill, "--unit", "mm", "--space", "cubic")
+    assert code == 1
+    assert "space must be one of linear, inverse, log" in stderr
 
 
 def test_nothing_to_fill_is_said(folder: Path) -> None:
@@ -179,7 +204,14 @@ ERRORS = {
         "small.png: is 5x4",
     ),
     "no such output format": (["image.png", "flow.flo", "-o", "o.jpeg"], "o.jpeg"),
-    "no such output folder": (["image.png", "flow.flo", "-o", "no/o.flo"], "does not exist"),
+    "an output folder that is a file": (
+        ["image.png", "flow.flo", "-o", "flow.flo/o.flo"],
+        "must be a folder, got a file",
+    ),
+    "an error with a new output folder": (
+        ["none.png", "flow.flo", "-o", "no/o.flo"],
+        "none.png: there is no such file",
+    ),
     "no such preview format": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "p.doc"], "p.doc"),
     "wrong channels for the output": (["image.png", "five.npy", "-o", "o.flo"], "channels"),
     "unknown method": (
@@ -210,7 +242,7 @@ ERRORS = {
     ),
     "inverted without a mask": (["image.png", "flow.flo", "-o", "o.flo", "--invert-mask"], "--invert-mask"),
     "nothing known": (["image.png", "none.npy", "-o", "o.npy"], "none.npy: at least one pixel must be known, got none"),
-    "too large for the output": (["image.png", "large.npy", "-o", "o.png"], "o.png: a KITTI PNG cannot hold"),
+    "too large for the output": (["image.png", "large.npy", "-o", "o.png"], "o.png: a 16-bit PNG cannot hold"),
     "no such device": (["image.png", "flow.flo", "-o", "o.flo", "--device", "meta"], "device must be "),
     "no such GPU": (["image.png", "flow.flo", "-o", "o.flo", "--device", "cuda:77"], "device must be "),
     "truncated flow": (["image.png", "short.flo", "-o", "o.flo"], "short.flo: truncated"),
@@ -261,3 +293,11 @@ def test_parameters_of_another_method_are_refused(folder: Path) -> None:
     assert code == 1
     assert "must hold parameters of nearest, got those of eed" in stderr
     assert not (folder / "o.flo").exists()
+
+
+def test_output_folders_are_made(folder: Path) -> None:
+    outputs = {"-o": "a/b/o.flo", "--preview": "c/p.png", "--errors": "a/e.pfm"}
+    arguments = [x for option, name in outputs.items() for x in (option, folder / "new" / name)]
+    code, _, stderr = run_cli("fill", folder / "image.png", folder / "flow.flo", *arguments)
+    assert (code, stderr) == (0, "")
+    assert all((folder / "new" / name).is_file() for name in outputs.values())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy.typing as npt
 import typer
@@ -15,11 +15,15 @@ from rich.text import Text
 from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
+from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.errors import InputError
 from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
     clip_to_format,
+    make_folder,
+    parse_unit,
+    png_unit,
     read_image,
     read_map,
     read_probability,
@@ -29,6 +33,7 @@ from flowinpaint.io import (
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
 from flowinpaint.robust.hints import check_takes_weights
+from flowinpaint.spaces import SpaceName
 from flowinpaint.viz.sheet import preview as draw_preview
 
 Array = npt.NDArray[Any]
@@ -42,8 +47,8 @@ def command(
     flow: Annotated[
         Path,
         typer.Argument(
-            help="The sparse field: .flo, KITTI .png, .pfm, .npy or .npz. Or points: matches (.txt, .csv, .match) with "
-            "columns x1 y1 x2 y2, or tracks (.npz)."
+            help="The sparse field: .flo, .png (KITTI flow, or depth with --unit), .pfm, .npy, .npz or .tif. "
+            "Or points: matches (.txt, .csv, .match) with columns x1 y1 x2 y2, or tracks (.npz)."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The dense field to write; same formats.")],
@@ -109,6 +114,13 @@ def command(
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method, e.g. lam=1e-4."),
     ] = None,
     params: ParameterFile = None,
+    unit: UnitText = None,
+    space: Annotated[
+        str, typer.Option(help="Space to fill in: linear, inverse (recommended for depth) or log.")
+    ] = "linear",
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Fill a sparse field, guided by an image."""
@@ -142,8 +154,10 @@ def command(
     )
     if invert_mask and mask is None:
         raise InputError("--invert-mask needs --mask")
-    sparse = read_sparse(flow, kind, columns, frames)
-    check_flow_writable(out, sparse.channels)
+    level = parse_unit(unit)
+    with unit_option_named():
+        sparse = read_sparse(flow, kind, columns, frames, png_unit(flow, level))
+        check_flow_writable(out, sparse.channels, level)
     for name, path in (("--errors", errors), ("--inliers", inliers)):
         if path is not None and path.suffix.lower() not in ERROR_SUFFIXES:
             raise InputError(f"{name} must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {path}")
@@ -164,12 +178,13 @@ def command(
         "second": other,
     }
     if not judged:
-        sparse.check_storable(out)
+        sparse.check_storable(out, level)
 
     parameters: dict[str, Any] = ({} if table is None else table.at(sparse.density(guide))) | overrides
-    with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
+    with solver_bar() as report, warnings_told():
         progress = partial(report, method)
-        result = sparse.fill(guide, method, device, hints, progress=progress, **parameters)
+        where = {"space": cast(SpaceName, space), "bounds": bounds}
+        result = sparse.fill(guide, method, device, hints, progress=progress, **where, **parameters)
     given, known = sparse.field, sparse.known
     assert given is not None and known is not None
     if errors is not None and result.expected_error is None:
@@ -179,8 +194,10 @@ def command(
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         expected = {method: result.expected_error}
         picture = draw_preview(guide, given, known, labelled, expected=expected, inliers=result.inliers)
-    dense = clip_to_format(out, result.flow)
-    write_flow(out, dense)
+    for path in filter(None, (out, errors, inliers, preview)):
+        make_folder(path.parent)
+    dense = clip_to_format(out, result.flow, level)
+    write_flow(out, dense, unit=level)
     if errors is not None and result.expected_error is not None:
         write_flow(errors, result.expected_error[..., None])
     if inliers is not None and result.inliers is not None:
@@ -188,7 +205,7 @@ def command(
     if preview is not None and picture is not None:
         write_image(preview, picture)
     if clipped := int((dense != result.flow).any(-1).sum()):
-        say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a KITTI PNG.")
+        say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a 16-bit PNG.")
     info = result.info
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = (

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from flowinpaint.api import inpaint
 from flowinpaint.cli.console import say
 from flowinpaint.errors import FileFormatError, InputError
-from flowinpaint.io import FLOW_SUFFIXES, clip_to_format, read_flow, read_mask
+from flowinpaint.io import FLOW_SUFFIXES, Unit, clip_to_format, read_flow, read_mask
 from flowinpaint.io.files import existing_file
 from flowinpaint.io.matches import MATCH_SUFFIXES, Matches, read_matches
 from flowinpaint.io.tracks import holds_tracks, read_tracks
@@ -62,12 +62,12 @@ class SparseInput:
         if not self.known.any():
             raise InputError(f"{mask or self.path}: at least one pixel must be known, got none")
 
-    def check_storable(self, out: Path) -> None:
-        """Raise InputError if the format of `out` cannot hold the known vectors of a field."""
+    def check_storable(self, out: Path, unit: Unit | None) -> None:
+        """Raise InputError if the format of `out`, with the unit of a PNG, cannot hold the known vectors of a field."""
         if self.field is None or self.known is None:
             return
-        if (clip_to_format(out, self.field)[self.known] != self.field[self.known]).any():
-            raise InputError(f"{out}: a KITTI PNG cannot hold all vectors of {self.path}; use .flo, .pfm or .npy")
+        if (clip_to_format(out, self.field, unit)[self.known] != self.field[self.known]).any():
+            raise InputError(f"{out}: a 16-bit PNG cannot hold all vectors of {self.path}; use .flo, .pfm or .npy")
 
     def density(self, image: Array) -> float:
         """The share of the pixels that are known, approximately for points."""
@@ -114,8 +114,10 @@ def kind_of(path: Path) -> Kind:
     return "tracks" if suffix == ".npz" and path.is_file() and holds_tracks(path) else "field"
 
 
-def read_sparse(path: Path, kind: Kind, columns: str | None, frames: str | None) -> SparseInput:
-    """Read a field, a list of matches or tracks."""
+def read_sparse(
+    path: Path, kind: Kind, columns: str | None, frames: str | None, unit: Unit | None = None
+) -> SparseInput:
+    """Read a field, with the unit of a PNG; a list of matches; or tracks."""
     if columns is not None and kind != "matches":
         raise InputError(f"--columns needs a list of matches ({', '.join(MATCH_SUFFIXES)}), got {path}")
     if frames is not None and kind != "tracks":
@@ -124,10 +126,10 @@ def read_sparse(path: Path, kind: Kind, columns: str | None, frames: str | None)
         return SparseInput(path, matches=read_matches(path, columns))
     if kind == "tracks":
         return SparseInput(path, matches=read_tracks(path, *_frames(frames)))
-    if existing_file(path).suffix.lower() not in FLOW_SUFFIXES:
+    if existing_file(path).suffix.lower() not in (*FLOW_SUFFIXES, ".exr"):
         wanted = f"a field ({', '.join(FLOW_SUFFIXES)}), matches ({', '.join(MATCH_SUFFIXES)}) or tracks (.npz)"
         raise FileFormatError(f"{path}: must be {wanted}")
-    field, valid = read_flow(path)
+    field, valid = read_flow(path, unit)
     return SparseInput(path, field, valid)
 
 

@@ -24,6 +24,7 @@ from flowinpaint.data.matchers import MATCHERS
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io import StrPath, read_flow, read_image, read_mask
 from flowinpaint.io.flow import in_every_channel
+from flowinpaint.io.units import png_unit
 from flowinpaint.masks.arrays import Mask, drawn_count
 from flowinpaint.masks.cases import Case, Input, Pattern, drawn_mask, mask_case
 
@@ -112,7 +113,7 @@ class Sample:
         return Frame(image, truth, valid, valid, self.name)
 
     def _read_truth(self) -> tuple[_Truth, Mask]:
-        truth, valid = read_flow(self.truth)
+        truth, valid = read_flow(self.truth, png_unit(self.truth, "px/256"))  # KITTI's disparity
         # FlyingThings3D's .pfm files have a meaningless third channel.
         if self.truth.suffix == ".pfm" and self.channels == 2:
             truth = truth[..., :2]
@@ -167,7 +168,7 @@ class Sample:
             return None
         if self.given is None:
             raise InputError(f"{case} must have one of {', '.join(GIVEN)}, got {self.image.parent}")
-        vectors, _ = read_flow(self.given)
+        vectors, _ = read_flow(self.given, png_unit(self.given, "px/256"))
         check_size(self.given, vectors, self.truth, frame.truth)
         fault = f"must have {self.channels} channels, got {vectors.shape[2]}"
         check_file(self.given, vectors.shape[2] != self.channels and fault)

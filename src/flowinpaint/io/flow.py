@@ -1,7 +1,8 @@
-"""Flow fields in .flo, KITTI's .png, .pfm, .npy and .npz files.
+"""Flow fields in .flo, KITTI's .png, .pfm, .npy, .npz and float .tif files.
 
 A flow is a floating array (H, W, C): displacements (C = 2), disparities or depths (C = 1), or C values of any
-unit. In memory an unknown vector is NaN in all channels, for every file format. Headers are checked against the
+unit. In memory an unknown vector is NaN in all channels, for every file format. A 16-bit PNG of one channel holds
+levels, whose unit the caller names; the other formats hold the values themselves. Headers are checked against the
 file's size before memory is allocated.
 """
 
@@ -15,24 +16,36 @@ import numpy as np
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Array, Flow, Mask, array_bytes, open_npy, read_npz
-from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
-from flowinpaint.io.image_headers import png_layout, size_fault
+from flowinpaint.io.exr import exr_fault, read_exr
+from flowinpaint.io.files import StrPath, check_output, existing_file, write_bytes
+from flowinpaint.io.image_headers import image_kind, png_layout, size_fault
 from flowinpaint.io.images import decode_image, encode_image
+from flowinpaint.io.units import LEVELS, Unit, check_unit, levels_of, unit_value, value_range, values_of
 
-FLOW_SUFFIXES = (".flo", ".png", ".pfm", ".npy", ".npz")
+FLOW_SUFFIXES = (".flo", ".png", ".pfm", ".npy", ".npz", ".tif", ".tiff")
 
-_CHANNELS = {".flo": (2,), ".png": (1, 2), ".pfm": (1, 2, 3)}
+_CHANNELS = {".flo": (2,), ".png": (1, 2), ".pfm": (1, 2, 3), ".tif": (1, 3), ".tiff": (1, 3), ".exr": (1, 3)}
+LARGEST_FLOW = LEVELS / 64 - 512
+"""The largest component that KITTI's PNG can hold."""
 _FLO_MAGIC = b"PIEH"  # the float32 202021.25
 _FLO_LIMIT, _FLO_UNKNOWN = 1e9, 1e10
 _PFM_HEADER = re.compile(rb"P([Ff])\s+(-?\d{1,10})\s+(-?\d{1,10})\s+([+-]?\d*\.?\d+(?:[eE][+-]?\d+)?)\s")
 
 
-def read_flow(path: StrPath) -> tuple[Flow, Mask]:
-    """Read a flow (H, W, C), NaN where unknown, and its validity (H, W); float32 except from .npy and .npz."""
+def read_flow(path: StrPath, unit: Unit | None = None) -> tuple[Flow, Mask]:
+    """Read a flow (H, W, C), NaN where unknown, and its validity (H, W); float32 except from .npy and .npz.
+
+    unit: of a 16-bit PNG of one channel, which needs one: "m/256" (KITTI depth), "mm" (RealSense, Kinect, NYU), "cm",
+    "m", "px/256" (KITTI disparity), "px", or the value of one level. Values are in metres or px; level 0 is unknown.
+    """
     path = existing_file(path)
     suffix = path.suffix.lower()
-    check_file(path, suffix not in FLOW_SUFFIXES and f"a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
-    flow = _FORMATS[suffix][0](path)
+    check_file(path, suffix not in _FORMATS and f"a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
+    if unit is not None:
+        unit_value(unit)
+    if unit is not None and suffix != ".png":
+        raise InputError(f"{path}: unit must be None for a {suffix}, which holds the values themselves, got {unit!r}")
+    flow = _read_png(path, unit) if suffix == ".png" else _FORMATS[suffix][0](path)
     valid = in_every_channel(np.isfinite(flow))
     flow[~valid] = np.nan
     return flow, valid
@@ -43,10 +56,11 @@ def in_every_channel(condition: Mask) -> Mask:
     return reduce(np.logical_and, np.moveaxis(condition, 2, 0))
 
 
-def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None) -> None:
+def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None, unit: Unit | None = None) -> None:
     """Write a flow (H, W, C) in the format of the suffix, unknown where `valid` (H, W) is False.
 
-    Without `valid`, non-finite vectors are unknown.
+    Without `valid`, non-finite vectors are unknown. unit: of a 16-bit PNG of one channel, as in `read_flow`; the other
+    formats store the values themselves.
     """
     path = Path(path)
     if not isinstance(flow, np.ndarray) or not np.issubdtype(flow.dtype, np.floating):
@@ -54,32 +68,42 @@ def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None) -> None:
     if flow.ndim != 3 or 0 in flow.shape:
         hint = ", use flow[..., None]" if flow.ndim == 2 else ""
         raise InputError(f"{path}: flow must have shape (H, W, C), got {flow.shape}{hint}")
-    check_flow_writable(path, flow.shape[2])
+    check_flow_writable(path, flow.shape[2], unit)
     finite = np.isfinite(flow)
     known: Mask = np.asarray(finite.all(axis=2) if valid is None else valid)
     if known.shape != flow.shape[:2] or known.dtype != np.bool_:
         raise InputError(f"{path}: valid must be bool {flow.shape[:2]}, got {known.dtype} {known.shape}")
     _refuse(path, flow, known[..., None] & ~finite, "is marked valid, but no format can store it; mark it unknown")
-    write_bytes(path, _FORMATS[path.suffix.lower()][1](path, flow, known))
+    if unit is not None and path.suffix.lower() == ".png" and flow.shape[2] == 1:
+        data = _depth_bytes(path, flow, known, unit)
+    else:
+        data = _FORMATS[path.suffix.lower()][1](path, flow, known)
+    write_bytes(path, data)
 
 
-def check_flow_writable(path: StrPath, channels: int) -> None:
-    """Raise InputError if a flow with this number of channels cannot be written to `path`."""
+def check_flow_writable(path: StrPath, channels: int, unit: Unit | None = None) -> None:
+    """Raise InputError if a flow of this many channels and unit cannot be written to `path`; its folder may be new."""
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix not in FLOW_SUFFIXES:
+    if suffix not in _FORMATS:
         raise InputError(f"{path}: a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
     if channels < 1 or channels not in _CHANNELS.get(suffix, (channels,)):
         held = " or ".join(map(str, _CHANNELS.get(suffix, ("1", "more"))))
         raise InputError(f"{path}: {suffix} must have {held} channels, got {channels}; .npy stores any number")
-    check_target(path)
+    if suffix == ".exr" and (fault := exr_fault()):
+        raise InputError(f"{path}: {fault}")
+    if suffix == ".png" and channels == 1:
+        check_unit(path, unit)
+    elif unit is not None:
+        unit_value(unit)
+    check_output(path)
 
 
-def clip_to_format(path: StrPath, flow: Flow) -> Flow:
-    """Clip a flow (H, W, C) to the range that the format of `path` can store."""
+def clip_to_format(path: StrPath, flow: Flow, unit: Unit | None = None) -> Flow:
+    """Clip a flow (H, W, C) to the range that the format of `path` can store in this unit."""
     if Path(path).suffix.lower() != ".png":
         return flow
-    low, high = (-512, 65535 / 64 - 512) if flow.shape[2] == 2 else (1 / 256, 65535 / 256)
+    low, high = (-512, LARGEST_FLOW) if flow.shape[2] == 2 else value_range(check_unit(path, unit))
     return np.clip(flow, low, high)
 
 
@@ -109,30 +133,51 @@ def _flo_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
     return _FLO_MAGIC + struct.pack("<ii", flow.shape[1], flow.shape[0]) + field.tobytes()
 
 
-def _read_kitti(path: Path) -> Flow:
+def _read_png(path: Path, unit: Unit | None) -> Flow:
     data = path.read_bytes()
     check_file(path, data[:4] != b"\x89PNG" and "not a PNG file")
     raw = decode_image(path, data)
     depth, colour = png_layout(data)
     if depth != 16 or colour not in (0, 2):
         found = f"a PNG of {depth} bits and colour type {colour} is an image, not a flow"
-        raise FileFormatError(f"{path}: {found}; KITTI's PNG has 16 bits and 3 channels for flow, 1 for disparity")
+        raise FileFormatError(f"{path}: {found}; a field PNG has 16 bits and 3 channels for flow, 1 for depth")
     if raw.ndim == 2:
-        return np.where(raw > 0, raw.astype(np.float32) / np.float32(256), np.nan)[..., None]
+        return values_of(raw, check_unit(path, unit))
     flow = (raw[..., :2].astype(np.float32) - np.float32(2**15)) / np.float32(64)
     return np.where(raw[..., 2:] > 0, flow, np.nan)
 
 
 def _kitti_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
-    two = flow.shape[2] == 2
     with np.errstate(over="ignore"):
-        exact = np.where(valid[..., None], flow, 1).astype(np.float64)
-        levels = np.rint(exact * 64 + 2**15 if two else exact * 256)
-    bad = (levels < 0) | (levels > 65535) | (not two and exact < 1 / 256)
-    held = "flow, -512 to 511.984; .flo" if two else "disparity, 1/256 to 255.996; .pfm"
-    _refuse(path, flow, bad, f"is outside KITTI {held} can store it")
+        levels = np.rint(np.where(valid[..., None], flow, 0).astype(np.float64) * 64 + 2**15)
+    bad = (levels < 0) | (levels > LEVELS)
+    _refuse(path, flow, bad, f"is outside KITTI flow, -512 to {LARGEST_FLOW:.3f}; .flo can store it")
     raw = np.where(valid[..., None], levels, 0).astype(np.uint16)
-    return encode_image(path, np.dstack([raw, valid.astype(np.uint16)]) if two else raw[..., 0])
+    return encode_image(path, np.dstack([raw, valid.astype(np.uint16)]))
+
+
+def _depth_bytes(path: Path, flow: Flow, valid: Mask, unit: Unit) -> bytes:
+    step = check_unit(path, unit)
+    levels, bad = levels_of(flow, valid, step)
+    low, high = value_range(step)
+    _refuse(
+        path, flow, bad, f"is outside {low:.6g} to {high:.6g}, the range of a 16-bit PNG in {unit}; .pfm can store it"
+    )
+    return encode_image(path, levels)
+
+
+def _read_tiff(path: Path) -> Flow:
+    data = path.read_bytes()
+    check_file(path, image_kind(data) != "TIFF" and "not a TIFF file")
+    raw = decode_image(path, data)
+    if raw.dtype != np.float32:
+        raise FileFormatError(f"{path}: a field TIFF must have float32 values, got {raw.dtype}")
+    return raw[..., None] if raw.ndim == 2 else raw
+
+
+def _float_image_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
+    field = _float32(path, flow, valid, np.nan)
+    return encode_image(path, field[..., 0] if flow.shape[2] == 1 else field)
 
 
 def _read_pfm(path: Path) -> Flow:
@@ -171,8 +216,11 @@ def _float32(path: Path, flow: Flow, valid: Mask, unknown: float) -> Array:
 
 _FORMATS: dict[str, tuple[Callable[[Path], Flow], Callable[[Path, Flow, Mask], bytes]]] = {
     ".flo": (_read_flo, _flo_bytes),
-    ".png": (_read_kitti, _kitti_bytes),
+    ".png": (partial(_read_png, unit=None), _kitti_bytes),
     ".pfm": (_read_pfm, _pfm_bytes),
     ".npy": (partial(open_npy, kinds="f"), array_bytes),
     ".npz": (read_npz, array_bytes),
+    ".tif": (_read_tiff, _float_image_bytes),
+    ".tiff": (_read_tiff, _float_image_bytes),
+    ".exr": (read_exr, _float_image_bytes),  # not in FLOW_SUFFIXES: most builds of OpenCV lack it
 }

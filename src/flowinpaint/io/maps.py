@@ -11,6 +11,7 @@ from flowinpaint.io.arrays import open_npy
 from flowinpaint.io.files import StrPath, existing_file
 from flowinpaint.io.flow import read_flow
 from flowinpaint.io.images import IMAGE_SUFFIXES, read_image
+from flowinpaint.io.units import png_unit
 
 Map = npt.NDArray[np.floating[Any]]
 
@@ -18,7 +19,7 @@ Map = npt.NDArray[np.floating[Any]]
 def read_map(path: StrPath) -> Map:
     """Read a map (H, W), NaN where unknown; a 16-bit PNG holds 256 times the values, 0 for unknown."""
     path = existing_file(path)
-    field = open_npy(path, "iuf") if path.suffix.lower() == ".npy" else read_flow(path)[0]
+    field = open_npy(path, "iuf") if path.suffix.lower() == ".npy" else read_flow(path, png_unit(path, "px/256"))[0]
     check_file(path, field.shape[2] != 1 and f"a map must have one channel, got {field.shape[2]}")
     return field[..., 0]
 
