@@ -1,4 +1,4 @@
-"""Tables of imperfect inputs for the results page."""
+"""Tables of imperfect inputs, and of errors relative to OpenCV's, for the results page and the README."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def relative_errors(results: Results) -> Errors:
     by_peer = [summarise(results.records, peer) for peer in PEERS if peer in results.methods]
     ratios: dict[tuple[str, Case], dict[str, list[float]]] = {}
     for score in (score for scores in by_peer for score in scores):
-        if score.dataset is not None and score.case in results.inputs:
+        if score.dataset is not None:
             own = ratios.setdefault((score.method, score.case), {}).setdefault(score.dataset, [])
             own += [] if score.ratio is None else [score.ratio]
     means = {key: geometric_mean([max(r, default=None) for r in own.values()]) for key, own in ratios.items()}
@@ -37,8 +37,9 @@ def relative_errors(results: Results) -> Errors:
 
 
 def relative_table(results: Results, errors: Errors) -> str:
-    """Relative errors of methods (rows) with inputs (columns), sorted by their mean; "" without any."""
-    return _table(results, _ordered(results, errors), lambda method, case: errors.get((method, case)))
+    """Relative errors of methods (rows), clean and with inputs (columns), sorted by their mean; "" without any."""
+    cases = [*results.cases, *results.inputs]
+    return _table(results, _ordered(results, errors), lambda method, case: errors.get((method, case)), cases=cases)
 
 
 def error_table(results: Results, errors: Errors, dataset: str) -> str:
@@ -70,12 +71,13 @@ def _table(
     methods: Sequence[str],
     figure: Callable[[str, Case], float | None],
     first: Sequence[Sequence[str]] = (),
+    cases: Sequence[Case] | None = None,
 ) -> str:
     """A table of figures by method and input, the best of a column in bold; "" without any figure."""
-    names = short_names(results.methods)
-    columns = [best_in_bold([figure(method, case) for method in methods], 3) for case in results.inputs]
+    names, cases = short_names(results.methods), results.inputs if cases is None else cases
+    columns = [best_in_bold([figure(method, case) for method in methods], 3) for case in cases]
     rows = [[names[m], *cells] for m, *cells in zip(methods, *columns, strict=True) if set(cells) != {NONE}]
-    return markdown_table(["method", *map(case_text, results.inputs)], [*first, *rows]) if rows else ""
+    return markdown_table(["method", *map(case_text, cases)], [*first, *rows]) if rows else ""
 
 
 def _ordered(results: Results, errors: Errors) -> list[str]:

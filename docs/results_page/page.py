@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flowinpaint.errors import FileFormatError, InputError
-from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES, PAPER_TABLES
-from flowinpaint.evaluation.report import masks_text, parameters_text, short_names
+from flowinpaint.evaluation.paper_figures import PAPER_TABLES
+from flowinpaint.evaluation.report import parameters_text, short_names
 from flowinpaint.masks.cases import Case, case_text
 from flowinpaint.neuroexplicit.config import PAPER_STEPS
 from flowinpaint.text_tables import wrapped
 from results_page.evaluations import Evaluation, Results
 from results_page.inputs import PEERS, error_table, judgement_table, relative_errors, relative_table
 from results_page.tables import (
-    WIDEST,
     case_groups,
     dataset_table,
     paper_table,
-    readme_table,
     score_table,
     uncertainty_table,
 )
@@ -140,21 +138,15 @@ def _input_parts(results: Results) -> list[str]:
 
 def readme_block(results: Results, page: str) -> str:
     """The text between the markers of the README; page is the link to the results page."""
-    if not results.cases:
-        raise InputError("evaluations must have a density or a pattern for the table of --readme, got only inputs")
-    densities = [case for case in results.cases if case in PAPER_DENSITIES] or results.cases[:WIDEST]
-    middle = densities[len(densities) // 2]
-    counts = ", ".join(f"{results.samples(dataset)} of {dataset}" for dataset in results.datasets)
+    table = relative_table(results, relative_errors(results))
+    if not table:
+        raise InputError(f"evaluations must have {PEERS[0]} or {PEERS[1]} for the table of --readme, got neither")
     frames = sum(results.samples(dataset) for dataset in results.datasets)
-    scores = [score for score in results.scores if score.dataset is None and score.case == middle]
-    what = f"On {frames} frames ({counts}), {masks_text(scores)}, means over data sets"
-    return "\n\n".join(
-        [
-            wrapped(f"{what}; `flowinpaint evaluate` {_machines(results)}:"),
-            readme_table(results, densities, middle),
-            f"[All data sets, patterns and densities, and a comparison with the paper]({page})",
-        ]
+    what = (
+        f"EPE relative to that of the better of OpenCV's two interpolators, geometric mean of {len(results.datasets)} "
+        f"data sets, {frames} frames; `flowinpaint evaluate` {_machines(results)}"
     )
+    return "\n\n".join([wrapped(f"{what}:"), table, f"[Each data set, the command and the inputs]({page})"])
 
 
 def replace_block(path: Path, text: str, block: str) -> str:

@@ -14,7 +14,6 @@ from results_page.evaluations import Results, mean_quality
 
 WIDEST = 4
 """The largest number of cases in a table; each has three columns."""
-_README_PATTERNS = ("lidar", "holes")
 
 
 def case_groups(cases: Sequence[Case]) -> dict[str, list[list[Case]]]:
@@ -137,18 +136,6 @@ def dataset_table(results: Results) -> str:
     return markdown_table(["data set", "frames", "masks from files", "masks drawn"], rows, words=(0, 2, 3))
 
 
-def readme_table(results: Results, densities: Sequence[Case], middle: Case) -> str:
-    """R at some densities and common patterns, and EPE, Fl and seconds at one density, over all data sets."""
-    rated = [*dict.fromkeys([*densities, *(case for case in results.cases if case in _README_PATTERNS)])]
-    headings = ["method", *(f"R at {case_text(c)}" if i == 0 else case_text(c) for i, c in enumerate(rated))]
-    headings += [f"EPE at {case_text(middle)} (px)", f"Fl at {case_text(middle)} (%)", "seconds"]
-    figures = [*((case, "ratio", 2) for case in rated), (middle, "epe", 3), (middle, "fl", 2)]
-    methods = ordered_methods(results, densities)
-    columns = _columns(results, methods, figures, None)
-    columns.append([_seconds(results.figure("seconds", method, middle, None)) for method in methods])
-    return markdown_table(headings, list(zip(*columns, strict=True)))
-
-
 def best_in_bold(values: Sequence[float | None], digits: int) -> list[str]:
     """The numbers as text, a dash for None; the smallest in bold, unless all read the same."""
     texts = [number(value, digits) for value in values]
@@ -160,7 +147,3 @@ def best_in_bold(values: Sequence[float | None], digits: int) -> list[str]:
 def _with_ratio(value: float | None, ratio: float | None, digits: int, figure: str) -> str:
     text = number(value, digits)
     return text if value is None or ratio is None or figure != "epe" else f"{text} ({ratio:.2f})"
-
-
-def _seconds(value: float | None) -> str:
-    return NONE if value is None else f"{value:.0f}" if value >= 10 else f"{value:.2f}"

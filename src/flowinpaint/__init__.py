@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flowinpaint.errors import FileFormatError, InputError, MissingFileError
     from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
     from flowinpaint.masks import random_mask
+    from flowinpaint.methods.functions import numpy_method
     from flowinpaint.methods.registry import register_method
     from flowinpaint.metrics import epe, fl_outliers
     from flowinpaint.networks.weights import save_model
@@ -59,6 +60,7 @@ __all__ = [
     "inpaint",
     "load_model",
     "methods",
+    "numpy_method",
     "preview",
     "project",
     "random_mask",
@@ -86,6 +88,7 @@ _LAZY = {
     "errors": ("FileFormatError", "InputError", "MissingFileError"),
     "io": ("read_flow", "read_image", "read_mask", "write_flow", "write_image", "write_mask"),
     "masks": ("random_mask",),
+    "methods.functions": ("numpy_method",),
     "methods.registry": ("register_method",),
     "metrics": ("epe", "fl_outliers"),
     "networks.weights": ("save_model",),

@@ -16,6 +16,7 @@ from torch import Tensor
 from flowinpaint import checks
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.method import Fill
 from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import all_methods, get_method
@@ -33,7 +34,7 @@ def inpaint(
     image: Any,
     flow: Any,
     mask: Any = None,
-    method: str | Path = DEFAULT_METHOD,
+    method: str | Path | OwnFill = DEFAULT_METHOD,
     device: str | torch.device = "auto",
     *,
     robust: bool = False,
@@ -60,7 +61,8 @@ def inpaint(
     flow: (H, W, C) or (H, W) of a floating type, any C: 2 for flow, 1 for disparity or depth; (C, H, W) in tensors.
     NaN, infinity and values above 1e9 mean unknown. Computed and returned in float32.
     mask: (H, W) bool, True where the vector is known; without a mask, finite vectors are known.
-    method: one of `methods()`, or the path of a .safetensors file with trained weights.
+    method: one of `methods()`, the path of a .safetensors file with trained weights, or a function of your own: see
+    `register_method` and `numpy_method`.
     device: "auto", "cpu", "cuda", …
     robust: estimate how noisy the vectors are and which of them are wrong. Needs a method that takes weights:
     neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami or harmonic. `seed`, 0 by default, selects random folds.

@@ -29,10 +29,11 @@ _FEW_BITS = 12
 def check_flow(flow: Array) -> npt.NDArray[np.floating[Any]]:
     """The flow (H, W, C); InputError unless its type is floating."""
     if not np.issubdtype(flow.dtype, np.floating):
-        how = "pass np.where(flow > 0, flow * np.float32(step), np.nan), step being the value of one level"
-        if flow.dtype.kind not in "iu":
-            how = "pass flow.astype(np.float32)"
-        raise InputError(f"flow must have a floating type, NaN where unknown, got {flow.dtype} {flow.shape}; {how}")
+        how = {
+            "u": "if 0 is unknown, pass np.where(flow > 0, flow * np.float32(unit), np.nan)",
+            "c": "pass np.stack([flow.real, flow.imag], -1)",
+        }.get(flow.dtype.kind, "pass flow.astype(np.float32)")
+        raise InputError(f"flow must have a floating type, NaN where unknown, got {flow.dtype}; {how}")
     return flow
 
 
@@ -77,20 +78,18 @@ def warn_of_suspicious(
     has_mask: the caller passed a mask. judged: the vectors may be wrong, so a dense field is fine.
     """
     count = int(np.count_nonzero(known))
-    if count == known.size and not judged:
+    zeros = int(np.count_nonzero(flow[..., 0][known] == 0))
+    zeros = zeros if 2 * zeros <= count else int((flow[known] == 0).all(-1).sum())
+    found = f"{100 * zeros / count:.0f} % of the known vectors are exactly zero"
+    if 2 * zeros > count and has_mask:
+        others = flow[~known]
+        if others.size and (is_known(others) & (others != 0)).any(-1).mean() > 0.5:
+            warn_user(f"mask looks inverted: {found}, most others are not; it must be True where known.")
+    elif 2 * zeros > count:
+        warn_user(f"flow: {found}; if zero means unknown, pass mask=(flow != 0).any(-1).")
+    elif count == known.size and not judged:
         name, remedy = ("mask", "it must be False where unknown") if has_mask else ("flow", "mark unknown ones by NaN")
         warn_user(f"{name}: every vector is known, so there is nothing to fill; {remedy}.")
-    if 2 * int(np.count_nonzero(flow[..., 0][known] == 0)) <= count:
-        return
-    zeros = int((flow[known] == 0).all(-1).sum())
-    if 2 * zeros <= count:
-        return
-    found = f"{100 * zeros / count:.0f} % of the known vectors are exactly zero"
-    others = flow[~known]
-    if has_mask and (is_known(others) & (others != 0)).any(-1).mean() > 0.5:
-        warn_user(f"mask looks inverted: {found}, most others are not; it must be True where known.")
-    elif not has_mask:
-        warn_user(f"flow: {found}; if zero means unknown, pass mask=(flow != 0).any(-1).")
 
 
 def check_image(image: Array, size: tuple[int, ...], name: str = "image") -> npt.NDArray[np.float32]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -162,7 +163,11 @@ def to_numpy(name: str, value: object, shape: str, fill: bool = True) -> Array:
             return np.asarray(value)
         except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"{name} must be an array {shape}, got {type(value).__name__}: {error}") from error
-    raise InputError(f"{name} must be an array {shape}, got {type(value).__name__}")
+    hint = ""
+    if isinstance(value, str | PathLike):
+        reader = {"flow": "read_flow", "mask": "read_mask", "image": "read_image", "second": "read_image"}.get(name)
+        hint = f"; read a file with fi.{reader}" if reader else ""
+    raise InputError(f"{name} must be an array {shape}, got {type(value).__name__}{hint}")
 
 
 def _layout_of(field: Array, size: tuple[int, ...] | None, torch_flow: bool, xarray_flow: bool) -> Layout:

@@ -14,6 +14,7 @@ import torch
 from flowinpaint import checks, regions, spaces
 from flowinpaint.errors import InputError
 from flowinpaint.inputs import Kind, adopt, map_of
+from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.method import Method
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.result import Arrays, ProgressCallback, Result
@@ -55,7 +56,7 @@ def check_request(
     image: Any,
     flow: Any,
     mask: Any,
-    method: str | Path,
+    method: str | Path | OwnFill,
     device: str | torch.device,
     robust: bool,
     noise: Any,

@@ -116,16 +116,20 @@ def test_the_page_has_inputs_beside_the_clean_cases(results: Results) -> None:
     assert order == sorted(order)
     section = text[order[2] : order[3]]
     assert "**All data sets**: relative EPE" in section
-    assert f"| {ROBUST} | **1.000** | – |" in section
+    assert f"| {ROBUST} | – | – | **1.000** | – |" in section
     assert ROBUST not in text[order[0] : order[2]]  # not measured on clean vectors
     assert "sift" not in text[order[0] : order[2]]
     assert f"- {ROBUST} failed at noise (1 of 2 frames)." in text
     assert "Imperfect inputs" not in page_text(merge([evaluation(clean)]), None, None, None)
-    assert "sift" not in readme_block(both, "page.md")
+    block = readme_block(both, "docs/page.md")
+    assert "| method | 5 % | lidar | sift | noise |" in block
+    assert "| opencv-edgeaware | 1.000 | 1.000 |" in block
+    assert "](docs/page.md)" in block
 
 
-def test_evaluations_of_inputs_alone_make_a_page_but_no_table_for_the_readme(results: Results) -> None:
+def test_evaluations_of_inputs_alone_make_a_page_and_without_peers_no_table_for_the_readme(results: Results) -> None:
     assert "## Imperfect inputs" in page_text(results, None, None, None)
     assert command_text(results.evaluations[0]).endswith("--inputs sift,noise --device cpu`")
-    with pytest.raises(InputError, match="evaluations must have a density or a pattern"):
-        readme_block(results, "page.md")
+    alone = merge([evaluation(grid_of_records({REFERENCE: 1.0}, [0.05]))])
+    with pytest.raises(InputError, match="evaluations must have opencv-edgeaware or opencv-ric for the table"):
+        readme_block(alone, "page.md")

@@ -8,13 +8,11 @@ from results_page.page import (
     BEGIN,
     END,
     command_text,
-    machine_text,
     page_text,
-    readme_block,
     replace_block,
 )
 
-from finished_evaluations import MACHINE, REFERENCE, evaluation, grid_of_records, made_up
+from finished_evaluations import REFERENCE, evaluation, grid_of_records, made_up
 from flowinpaint.errors import FileFormatError
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.text_tables import wrapped
@@ -83,34 +81,6 @@ def test_pictures_are_shown_where_they_are_drawn(results: Results) -> None:
     assert "](plot.png)" in text
     assert "](zoom.jpg)" in text
     assert "![" not in page_text(results, None, None, None)
-
-
-def test_the_readme_names_frames_masks_and_machine(results: Results) -> None:
-    block = readme_block(results, "docs/results.md")
-    assert " ".join(block.split("\n\n")[0].split()) == (
-        "On 4 frames (2 of MPI-Sintel, 2 of KITTI2015), masks from files, means over data sets; `flowinpaint evaluate` "
-        "on 4 cores, abacus, 2 threads (Linux, torch 2.0, flowinpaint 1.0):"
-    )
-    assert "| mine.safetensors | **0.50** |" in block
-    assert "R at 1 % | 5 % | 10 % | lidar | EPE at 5 % (px)" in block
-    assert "](docs/results.md)" in block
-
-
-def test_without_the_papers_densities_the_readme_has_others() -> None:
-    block = readme_block(merge([evaluation(grid_of_records(ERRORS, ["lidar", "grid"]))]), "page.md")
-    assert "R at lidar | grid | EPE at grid (px)" in block
-    assert "masks drawn" in block
-
-
-def test_several_machines_are_told_with_their_methods() -> None:
-    gpu = MACHINE | {"device": "cuda", "device_name": "NVIDIA abacus"}
-    other = evaluation(grid_of_records({REFERENCE: 1.0, "amle": 2.0}, [0.05]), "two", machine=gpu)
-    results = merge([evaluation(grid_of_records({REFERENCE: 1.0, "eed": 2.0}, [0.05])), other])
-    assert machine_text(other) == "on NVIDIA abacus (Linux, torch 2.0, flowinpaint 1.0)"
-    assert (
-        "on 4 cores, abacus, 2 threads (Linux, torch 2.0, flowinpaint 1.0): laplace-beltrami, eed; on NVIDIA abacus "
-        "(Linux, torch 2.0, flowinpaint 1.0): amle:" in " ".join(readme_block(results, "page.md").split())
-    )
 
 
 def test_the_command_has_what_differs_from_the_defaults() -> None:

@@ -1,5 +1,4 @@
 import re
-from dataclasses import replace
 
 import pytest
 from results_page.evaluations import Results, merge
@@ -10,7 +9,6 @@ from results_page.tables import (
     ordered_methods,
     paper_ratio,
     paper_table,
-    readme_table,
     score_table,
 )
 
@@ -101,15 +99,6 @@ def test_data_sets_tell_frames_and_where_masks_are_from() -> None:
         ["MPI-Sintel", "2", "5 %", "lidar (12 %)"],
         ["KITTI2015", "2", "5 %, 10 %", "10 %, 30 % on 1, lidar (12 %)"],
     ]
-
-
-def test_the_readme_has_r_and_one_densitys_errors_and_seconds(results: Results) -> None:
-    table = cells(readme_table(results, [0.01, 0.05, 0.1], 0.05))
-    assert table[0] == ["method", "R at 1 %", "5 %", "10 %", "lidar", "EPE at 5 % (px)", "Fl at 5 % (%)", "seconds"]
-    assert table[2] == [REFERENCE, "1.00", "1.00", "1.00", "1.00", "1.500", "15.00", "0.75"]
-    slow = merge([evaluation([replace(r, measured=r.measured and replace(r.measured, seconds=41.3))
-                              for r in results.records])])  # fmt: skip
-    assert [row[-1] for row in cells(readme_table(slow, [0.05], 0.05))[1:]] == ["41"] * 3
 
 
 def test_what_reads_as_the_smallest_is_bold() -> None:

@@ -23,13 +23,16 @@ def small_frames(case: Case) -> dict[str, Frame]:
     return {"small": Frame(image, flow, valid, drawn_mask(case, (32, 48), 0, valid))}
 
 
+PEER = "opencv-edgeaware"
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in with a README, and scenes that cost nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(write_results, "own_frames", small_frames)
     (tmp_path / "README.md").write_text(f"# Mine\n{BEGIN}\nold\n{END}\nrest\n")
-    write_evaluation(tmp_path / "first", grid_of_records({REFERENCE: 1.0, "nearest": 2.0}, [0.05, 0.1, "lidar"]))
+    write_evaluation(tmp_path / "first", grid_of_records({REFERENCE: 1.0, PEER: 2.0}, [0.05, 0.1, "lidar"]))
     write_evaluation(tmp_path / "second", grid_of_records({REFERENCE: 1.0, "gone.safetensors": 0.5}, [0.05, 0.1]))
     return tmp_path
 
@@ -58,7 +61,7 @@ def test_evaluations_of_inputs_alone_have_no_pictures(place: Path) -> None:
     assert stdout.split() == ["Wrote", "third/page.md."]
     assert "## Imperfect inputs" in (place / "third/page.md").read_text()
     fault, _, _ = run("third", "--readme", "README.md")
-    assert "for the table of --readme, got only inputs" in fault
+    assert "for the table of --readme, got neither" in fault
 
 
 def test_page_readme_and_pictures_are_written_and_renewed(place: Path) -> None:
@@ -68,9 +71,9 @@ def test_page_readme_and_pictures_are_written_and_renewed(place: Path) -> None:
         files = "docs/results.md, README.md, docs/results-density.png, docs/results-zoom.jpg"
         assert " ".join(stdout.split()) == f"Wrote {files}."
         readme = (place / "README.md").read_text()
-        assert readme.startswith(f"# Mine\n{BEGIN}\nOn 4 frames")
+        assert readme.startswith(f"# Mine\n{BEGIN}\nEPE relative to that of the better")
         assert readme.endswith(f"{END}\nrest\n")
-        assert "| gone.safetensors | **0.50** |" in readme
+        assert "| gone.safetensors | **0.250** |" in readme
         assert "](docs/results.md)" in readme
         page = (place / "docs/results.md").read_text()
         assert "](results-density.png)" in page

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from flowinpaint.cli.console import messages, print_table, runs_bar, say, tell_written
+from flowinpaint.cli.console import messages, output, print_table, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, ParameterFile, Root, Seed, parse_list, parse_percents, parse_setting
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_variant, evaluate
+from flowinpaint.evaluation.exported_inputs import export_inputs
 from flowinpaint.evaluation.parameter_file import read_parameters
 from flowinpaint.evaluation.report import R_COLUMN, left_out, overall_tables, run_text, write_reports
 from flowinpaint.evaluation.summary import summarise
@@ -29,7 +32,8 @@ def command(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Names or .safetensors files, also with +robust or +second; default all but the paper's baselines.",
+            help="Names, .safetensors files or module:function, also with +robust or +second; default all but the "
+            "paper's baselines.",
         ),
     ] = None,
     densities: Annotated[
@@ -45,6 +49,13 @@ def command(
     inputs: Annotated[
         str | None, typer.Option(metavar="LIST", help=f"Computed or corrupted vectors: {', '.join(INPUTS)}.")
     ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FOLDER",
+            help="Also measure the fields of another program: FOLDER/<case>/<dataset>/<sample>.flo; repeatable.",
+        ),
+    ] = None,
     datasets: Annotated[str | None, typer.Option(metavar="LIST", help="Only these data sets.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("evaluation"),
     reference: Annotated[str, typer.Option(help="The method that R compares with; it runs too.")] = "laplace-beltrami",
@@ -58,22 +69,40 @@ def command(
     ] = None,
     params: ParameterFile = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier runs in the folder.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export-inputs",
+            metavar="DIR",
+            help="Only write images, given vectors and masks, for programs whose results --fields then reads.",
+        ),
+    ] = None,
 ) -> None:
     """Measure methods on frames with ground truth: errors, time, and R, the error relative to a reference method.
 
     If interrupted, the same command continues from there.
     """
-    baseline = parse_variant(reference)
-    check_variant(baseline, "--reference")
+    scored = _parse_fields(fields or [])
+    baseline = [] if reference in scored else [parse_variant(reference)]
+    for variant in baseline:
+        check_variant(variant, "--reference")
+        reference = variant.name
     asked = usual_methods() if methods is None else parse_list("--methods", methods)
-    variants = {variant.name: variant for variant in (*map(parse_variant, asked), baseline)}
-    names, reference = list(variants), baseline.name
+    variants = {variant.name: variant for variant in (*map(parse_variant, asked), *baseline)}
+    names = list(variants)
     named = [] if patterns is None else check_patterns(parse_list("--patterns", patterns), "--patterns")
     imperfect = [] if inputs is None else check_inputs(parse_list("--inputs", inputs), "--inputs")
     if densities is None and not named and not imperfect:
         densities = _DENSITIES
     shares = [] if densities is None else parse_percents(densities)
     chosen = None if datasets is None else parse_list("--datasets", datasets)
+    if export is not None:
+        if methods is not None or scored:
+            raise InputError("--export-inputs runs no methods; use it without --methods and --fields")
+        _export(
+            export, export_inputs(root, export, shares, patterns=named, inputs=imperfect, datasets=chosen, seed=seed)
+        )
+        return
     table = None if params is None else read_parameters(params)
     if table is not None and table.method not in {variant.method for variant in variants.values()}:
         raise InputError(f"{params}: has parameters of {table.method}, which is not one of --methods")
@@ -92,6 +121,7 @@ def command(
                 shares,
                 patterns=named,
                 inputs=imperfect,
+                fields=scored,
                 datasets=chosen,
                 out=out,
                 parameters=parameters,
@@ -110,6 +140,7 @@ def command(
         "root": str(root),
         "datasets": chosen,
         "methods": names,
+        "fields": {name: str(folder) for name, folder in scored.items()},
         "densities": shares,
         "patterns": named,
         "inputs": imperfect,
@@ -132,6 +163,35 @@ def command(
             say("  ", "", f"{run_text(record.key)}: {record.error}")
         if len(failed) > _SHOWN_FAILURES:
             messages.print("   …")
+        raise typer.Exit(1)
+
+
+def _parse_fields(texts: list[str]) -> dict[str, Path]:
+    """Folders of fields by name, from NAME=FOLDER."""
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, _, folder = text.partition("=")
+        if not name or not folder:
+            raise InputError(f"--fields must be NAME=FOLDER, such as mine=results/mine, got {text!r}")
+        if name in found:
+            raise InputError(f"--fields must have different names, got {name!r} twice")
+        found[name] = Path(folder)
+    return found
+
+
+def _export(out: Path, folders: Iterator[tuple[Path, str]]) -> None:
+    """Write the inputs and tell where; exit with code 1 if one could not be written."""
+    written: list[tuple[Path, str]] = []
+    failed: list[tuple[Path, str]] = []
+    for folder, error in folders:
+        (failed if error else written).append((folder, error))
+    if written:
+        sentence = f"Wrote {len(written)} inputs to {out}; the first is in {written[0][0]}."
+        output.print(Text(sentence), soft_wrap=True)
+    for folder, error in failed[:_SHOWN_FAILURES]:
+        say("Failed:", "red", f"{folder}: {error}")
+    if failed:
+        say("Failed:", "red", f"{len(failed)} of {len(written) + len(failed)} inputs were not written.")
         raise typer.Exit(1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from flowinpaint.errors import InputError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
 from flowinpaint.evaluation.records import Record, open_store
 from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
+from flowinpaint.evaluation.scored_fields import field_folders
 from flowinpaint.evaluation.variants import ROBUST, SECOND, Variant, parse_variant
 from flowinpaint.io import StrPath, make_folder
 from flowinpaint.masks.cases import Case, case_label, case_text, check_inputs, check_patterns, why_left_out
+from flowinpaint.methods.functions import fingerprint
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX, check_shipped
 
@@ -31,6 +33,7 @@ def evaluate(
     *,
     patterns: Sequence[str] = (),
     inputs: Sequence[str] = (),
+    fields: Mapping[str, StrPath] | None = None,
     datasets: Collection[str] | None = None,
     out: StrPath | None = None,
     parameters: Parameters = lambda method, case: {},
@@ -43,7 +46,8 @@ def evaluate(
 ) -> list[Record]:
     """Fill every frame below root (see `data.folder`) by every method, and measure the errors.
 
-    methods: names, or paths of .safetensors files, perhaps with options ("neuroexplicit+robust"; see `variants`).
+    methods: names, paths of .safetensors files, or "module:function", perhaps with options ("neuroexplicit+robust"; see
+    `variants`). fields: folders of fields that another program computed, by a name (see `scored_fields`).
     densities: fractions of the pixels in (0, 1]; frames with too few valid pixels for a density are skipped.
     patterns, inputs: names of `masks.cases.PATTERNS` and `INPUTS`; frames that lack the files of an input are skipped.
     out: a folder for the finished records (records.jsonl); a second call continues from there. It repeats runs
@@ -58,7 +62,7 @@ def evaluate(
         raise InputError(f"jobs must be at least 1, got {jobs}")
     variants = {variant.name: variant for variant in map(parse_variant, methods)}
     weights = {name: check_variant(variant) for name, variant in variants.items()}
-    if not weights:
+    if not weights and not fields:
         raise InputError("methods must name at least one method, got none")
     chosen = str(check_device(device))
     samples = find_samples(root, datasets)
@@ -67,6 +71,7 @@ def evaluate(
         get_method(variants[name].method).check_parameters(values)
 
     folder = None if out is None else Path(out)
+    scored = field_folders(fields or {}, cases, samples, weights)
     plan = []
     for sample in samples:
         for case in sample.possible(cases):
@@ -77,15 +82,18 @@ def evaluate(
                 for m, w in weights.items()
                 if second or not variants[m].second
             )
+            files = {own.name: own.file(sample, case) for own in scored}
+            named += tuple(
+                replace(key, method=name, weights=file_hash(file) if file.exists() else "")
+                for name, file in files.items()
+            )
             picture = f"previews/{sample.dataset}/{sample.name}_{case_label(case)}.png"
             if named:
-                plan.append(Job(sample, named, folder / picture if pictures and folder else None))
+                plan.append(Job(sample, named, folder / picture if pictures and folder else None, files))
     if not plan:
         raise InputError(_nothing_to_run(cases, variants.values(), samples))
     if folder is not None:
-        if folder.resolve().is_relative_to(Path(root).resolve()):  # it would be read as a data set
-            raise InputError(f"{out}: must lie outside of the root {root}")
-        make_folder(folder)
+        make_output_folder(folder, root)
     with open_store(folder and folder / "records.jsonl", fresh) as store:
         return complete(store, plan, jobs, progress)
 
@@ -101,8 +109,15 @@ def check_cases(densities: Sequence[float], patterns: Sequence[str] = (), inputs
     return [*dict.fromkeys(densities), *named]
 
 
+def make_output_folder(out: StrPath, root: StrPath) -> Path:
+    """Make the folder; InputError if it lies inside the root, where it would be read as a data set."""
+    if Path(out).resolve().is_relative_to(Path(root).resolve()):
+        raise InputError(f"{out}: must lie outside of the root {root}")
+    return make_folder(out)
+
+
 def check_variant(variant: Variant, argument: str = "methods") -> str:
-    """A hash of the weights that a variant needs, "" without any; InputError unless it can run."""
+    """A hash of the weights or the source that a variant needs, else ""; InputError unless it can run."""
     weights = check_method(variant.method, argument)
     judged = variant.robust or variant.second
     if judged and not get_method(variant.method, argument).takes_weights:
@@ -115,14 +130,14 @@ def check_variant(variant: Variant, argument: str = "methods") -> str:
 
 
 def check_method(method: str, argument: str = "methods") -> str:
-    """A hash of the weights that a method needs, "" without any; InputError unless the method can run."""
+    """A hash of a method's weights or of a user's function, else ""; InputError unless the method can run."""
     if method.endswith(WEIGHTS_SUFFIX):
         if not Path(method).is_file():
             raise InputError(f"{argument}: there is no file {method!r}")
         return file_hash(Path(method))
     found = get_method(method, argument)
     if found.weights is None:
-        return ""
+        return fingerprint(found)
     if found.shipped:
         check_shipped(found.weights)  # once, not in every run
     return file_hash(found.weights)

@@ -47,6 +47,8 @@ def read_parameters(path: StrPath) -> ParameterTable:
     if not isinstance(content, dict) or not isinstance(content.get("method"), str):
         raise InputError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}')
     method = content.pop("method")
+    if ":" in method:  # it would load code
+        raise InputError(f"{path}: method must be the name of a method, got {method!r}; pass parameters by --set")
     if get_method(method, f"{path}: method").is_network:
         raise InputError(f"{path}: method must be one without a network, got {method!r}")
     if "by_density" not in content:

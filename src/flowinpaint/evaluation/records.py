@@ -26,8 +26,9 @@ class RunKey:
 
     density: the fraction of known pixels, None if `mask` is a pattern or an input. mask: the origin of the mask. crop:
     the side of the central part that is used, 0 for all. method: a name or weights file, perhaps with options (see
-    `variants`). inputs: a hash of the image, the truth, and the files of the mask or the vectors. weights: a hash of
-    the network's weights, "" without any. second: a hash of the second image if the method receives it, else "".
+    `variants`), or the name of fields that another program computed. inputs: a hash of the image, the truth, and the
+    files of the mask or the vectors. weights: a hash of the network's weights, of the source of a user's function, or
+    of another program's field, else "". second: a hash of the second image if the method receives it, else "".
     """
 
     dataset: str
@@ -61,6 +62,7 @@ class Measurement:
 
     epe: over all valid pixels, known ones included; epe_unknown: over the unknown ones, None if there are none.
     fl: per cent off by more than 3 px and 5 %; over_1, over_3: off by more than 1 and 3 px; all over the valid pixels.
+    seconds: None for a field that another program computed.
     threads: number of PyTorch's threads, on which the seconds depend. given: the fraction of known pixels, None in
     files of old versions. uncertainty: quality of the method's predicted errors, if it predicts any.
     noise: the noise of the given vectors in px that the method estimated, if it did. wrong: for an input, the share of
@@ -73,7 +75,7 @@ class Measurement:
     fl: float
     over_1: float
     over_3: float
-    seconds: float
+    seconds: float | None
     iterations: int
     residual: float | None
     status: str

@@ -179,6 +179,7 @@ def as_markdown(records: Sequence[Record], scores: Sequence[Score], reference: s
         "cent too. Means are over a data set's samples, then over data sets. Masks are files of the samples, or drawn "
         "from the seed.",
         *([_INPUTS] if any(is_input(score.case) for score in scores) else []),
+        *_scored_fields(settings),
         *left_out(records, settings),
         "## Over all data sets",
         *(_markdown(table) for table in overall_tables(scores, reference)),
@@ -194,6 +195,12 @@ def as_markdown(records: Sequence[Record], scores: Sequence[Score], reference: s
         lines = (f"- {run_text(r.key)}{' FAILED' if r.error else ''}: {text}" for r, text in told)
         parts += ["## Failures and notes", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
+
+
+def _scored_fields(settings: dict[str, Any]) -> list[str]:
+    """A sentence on the fields that other programs computed."""
+    folders = [f"`{name}` ({folder})" for name, folder in settings.get("fields", {}).items()]
+    return [f"Fields computed by other programs, whose seconds are unknown: {', '.join(folders)}."] if folders else []
 
 
 def _markdown(table: TextTable) -> str:

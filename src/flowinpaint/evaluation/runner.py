@@ -7,28 +7,26 @@ import signal
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from flowinpaint.api import inpaint
 from flowinpaint.data.folder import Frame, FrameSource
-from flowinpaint.errors import sentence_of
-from flowinpaint.evaluation.given_vectors import inlier_auc, wrong_share
-from flowinpaint.evaluation.records import Measurement, Record, RecordStore, RunKey
-from flowinpaint.evaluation.uncertainty import uncertainty_quality
+from flowinpaint.errors import FileFormatError, InputError, sentence_of
+from flowinpaint.evaluation.measure import Field, measure, measure_field
+from flowinpaint.evaluation.records import Record, RecordStore, RunKey
+from flowinpaint.evaluation.scored_fields import doubts, read_field
 from flowinpaint.evaluation.variants import parse_variant
 from flowinpaint.io import write_image
 from flowinpaint.masks.cases import Case
-from flowinpaint.metrics import epe, errors_over, fl_outliers
+from flowinpaint.methods.functions import told
+from flowinpaint.methods.registry import find_method
 from flowinpaint.result import Result
 from flowinpaint.version import __version__
 from flowinpaint.viz.sheet import preview
@@ -36,11 +34,15 @@ from flowinpaint.viz.sheet import preview
 
 @dataclass(frozen=True)
 class Job:
-    """Runs that share a sample, case, seed and crop; their results are drawn to `picture`."""
+    """Runs that share a sample, case, seed and crop; their results are drawn to `picture`.
+
+    fields: the files of those runs that only measure a field, by the name in place of the method.
+    """
 
     sample: FrameSource
     runs: tuple[RunKey, ...]
     picture: Path | None = None
+    fields: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,9 +155,14 @@ def run_job(job: Job) -> Iterator[Record]:
         return
     filled = {}
     for key in job.runs:
-        record, result = fill_frame(key, frame)
-        if result is not None:
-            filled[key.method] = (result.flow, f"{result.info['seconds']:.2f} s")
+        if key.method in job.fields:
+            record, flow = score_field(key, job.fields[key.method], frame)
+            if flow is not None:
+                filled[key.method] = (flow, "")
+        else:
+            record, result = fill_frame(key, frame)
+            if result is not None:
+                filled[key.method] = (result.flow, f"{result.info['seconds']:.2f} s")
         yield record
     if job.picture is not None and filled:
         job.picture.parent.mkdir(parents=True, exist_ok=True)
@@ -170,6 +177,15 @@ def fill_frame(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
     return record_runs([key], [frame], lambda: [inpaint(*given, variant.method, key.device, **keywords)])[0]
 
 
+def score_field(key: RunKey, path: Path, frame: Frame) -> tuple[Record, Field | None]:
+    """The record of a field that another program computed, and the field; None if it cannot be measured."""
+    try:
+        flow = read_field(path, frame)
+    except Exception as error:
+        return Record(key, error=sentence_of(error)), None
+    return Record(key, measure_field(flow, frame), notes=doubts(flow, frame)), flow
+
+
 def record_runs(
     keys: Sequence[RunKey], frames: Sequence[Frame], fill: Callable[[], Sequence[Result]]
 ) -> list[tuple[Record, Result | None]]:
@@ -179,35 +195,18 @@ def record_runs(
         try:
             results = fill()
         except Exception as error:
-            return [(Record(key, error=sentence_of(error)), None) for key in keys]
+            expected = isinstance(error, InputError | FileFormatError)
+            sentence = sentence_of(error) if expected or not _is_own(keys[0].method) else told(error)
+            return [(Record(key, error=sentence), None) for key in keys]
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
     return [(Record(k, measure(r, f), notes=notes), r) for k, f, r in zip(keys, frames, results, strict=True)]
 
 
-def measure(result: Result, frame: Frame) -> Measurement:
-    """Compare a filled field with the truth of its frame."""
-    flow, info, truth, valid = result.flow, result.info, frame.truth, frame.valid
-    hidden: npt.NDArray[np.bool_] = valid & ~frame.mask
-    imperfect = frame.vectors is not None
-    inliers = result.inliers
-    noise: Any = info.get("noise")
-    return Measurement(
-        epe=epe(flow, truth, valid),
-        epe_unknown=epe(flow, truth, hidden) if hidden.any() else None,
-        fl=fl_outliers(flow, truth, valid),
-        over_1=errors_over(flow, truth, 1, valid),
-        over_3=errors_over(flow, truth, 3, valid),
-        seconds=info["seconds"],
-        iterations=info["iterations"],
-        residual=info["residual"],
-        status=info["status"],
-        threads=torch.get_num_threads(),
-        given=float(frame.mask.mean()),
-        uncertainty=uncertainty_quality(result, frame),
-        noise=None if noise is None else float(noise),
-        wrong=wrong_share(frame) if imperfect else None,
-        inlier_auc=inlier_auc(inliers, frame) if imperfect and inliers is not None else None,
-    )
+def _is_own(name: str) -> bool:
+    """Whether a variant's method is a function of the user, whose errors need a place in its source."""
+    method = parse_variant(name).method
+    found = find_method(method)
+    return ":" in method if found is None else found.own
 
 
 @contextmanager

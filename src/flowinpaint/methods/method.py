@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 Fill = Callable[..., "Solution"]
 """`fill(image, flow, mask, *, progress=None, **parameters)` on tensors (1, 3, H, W), (1, C, H, W), (1, 1, H, W).
 
-The image is in [0, 1], the flow 0 where unknown, the mask 1 where known and 0 elsewhere.
+The image is in [0, 1], the flow 0 where unknown, the mask 1 where known and 0 elsewhere. The function of a `Method` may
+also return a tensor (1, C, H, W).
 """
 
 RESERVED = ("progress", "weight", "start")
@@ -56,11 +57,12 @@ class Method:
     takes_weights: it takes the weight of each given vector (1, 1, H, W).
     baseline: it exists for comparison, and runs only when named.
     problem: the reason why a plug-in could not be loaded.
+    own: it is a function of the user.
     """
 
     name: str
     summary: str
-    implementation: str | Fill | ModelConfig
+    implementation: str | Callable[..., Any] | ModelConfig
     weights: Path | None = None
     shipped: bool = False
     extra: str = ""
@@ -74,14 +76,17 @@ class Method:
     takes_weights: bool = False
     baseline: bool = False
     problem: str = ""
+    own: bool = False
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """The parameters a user may set by keyword, with their defaults."""
         if self.config is not None:
             return dict(self.config.parameters)
-        keywords = inspect.signature(self._implementation).parameters.values()
-        return {p.name: p.default for p in keywords if p.kind is p.KEYWORD_ONLY and p.name not in RESERVED}
+        named = list(inspect.signature(self._implementation).parameters.values())
+        settable = [p for p in named[:3] if p.kind is p.KEYWORD_ONLY]
+        settable += [p for p in named[3:] if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return {p.name: p.default for p in settable if p.name not in RESERVED}
 
     @property
     def config(self) -> ModelConfig | None:
@@ -111,12 +116,17 @@ class Method:
         return " and ".join(filter(None, clauses))
 
     def check_parameters(self, given: Mapping[str, Any]) -> None:
-        """Raise InputError unless every given parameter exists, and is a number or a string like its default."""
+        """Raise InputError unless every given parameter exists, and is a number or a string like its default.
+
+        A parameter whose default is neither, as a function of the user may have, accepts any value.
+        """
         if unknown := sorted(given.keys() - self.parameters.keys()):
             known = ", ".join(self.parameters) or "none"
             raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}")
         for name, value in given.items():
             default = self.parameters[name]
+            if not isinstance(default, bool | str | Real | None):
+                continue
             kind, wanted = next((k for k in _KINDS if isinstance(default, k[0])), _KINDS[-1])
             if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
                 raise InputError(f"{name} must be {wanted}, got {value!r}")
@@ -159,23 +169,26 @@ class Method:
 
     def _run(self, image: Tensor, flow: Tensor, mask: Tensor, **keywords: Any) -> Solution:
         """Call the fill function in the type and on the device it computes with, and check what it returns."""
+        import torch
+
+        from flowinpaint.methods.returned import check_filled, solution_of
+
         device = flow.device if flow.device.type in self.devices else self.devices[0]
-        tensors = (x.to(device).double() if self.double else x.to(device) for x in (image, flow, mask))
+        dtype = torch.float64 if self.double else flow.dtype
+        # Copies, because a function of the user may write to them.
+        tensors = (x.to(device, dtype, copy=True) for x in (image, flow, mask))
         for name, x in keywords.items():
             if name in ("weight", "start") and x is not None:
                 keywords[name] = x.to(device).double() if self.double else x.to(device)
-        solution: Solution = self._implementation(*tensors, **keywords)
-        if getattr(solution, "u", None) is None or not hasattr(solution, "status"):
-            raise InputError(f"method {self.name!r} must return a Solution, got {type(solution).__name__}")
-        if solution.u.shape != flow.shape:
-            raise InputError(
-                f"method {self.name!r} must return a field of shape {tuple(flow.shape)}, got {tuple(solution.u.shape)}"
-            )
+        solution = solution_of(self.name, self._implementation(*tensors, **keywords), flow)
         error = solution.expected_error
         if self.gives_error and error is None:
             raise InputError(f"method {self.name!r} must return the expected error that it declares, got None")
-        error = None if error is None else error.to(flow.device)
-        return replace(solution, u=solution.u.to(flow.device), expected_error=error)
+        error = None if error is None else error.detach().to(flow.device)
+        u = solution.u.detach().to(flow.device)
+        if self.own:
+            check_filled(self.name, u, mask)
+        return replace(solution, u=u, expected_error=error)
 
     @cached_property
     def _implementation(self) -> Any:

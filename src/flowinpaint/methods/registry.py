@@ -1,5 +1,7 @@
 """The registry of methods: those of the package, those registered by a program, and those of installed packages.
 
+`get_method` also accepts a function itself, and "module:function" or "file.py:function".
+
 An installed package adds a method through the entry-point group `flowinpaint.methods`:
 
     [project.entry-points."flowinpaint.methods"]
@@ -11,18 +13,19 @@ listed as unavailable, and raises an error when it is used.
 
 from __future__ import annotations
 
-import inspect
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import BUILTIN
-from flowinpaint.methods.method import Fill, Method
+from flowinpaint.methods.functions import Capabilities, OwnFill, load_function, method_of, name_of
+from flowinpaint.methods.method import Method
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -32,7 +35,7 @@ WEIGHTS_SUFFIX = ".safetensors"
 METHODS = dict(BUILTIN)
 """The methods of the package and those that `register_method` added, by name."""
 
-AnyFill = TypeVar("AnyFill", bound=Fill)
+AnyFill = TypeVar("AnyFill", bound=OwnFill)
 
 
 def all_methods() -> list[Method]:
@@ -59,44 +62,38 @@ def find_method(name: str) -> Method | None:
     return None if point is None else _plugin_method(point)
 
 
-def get_method(name_or_path: str | Path, argument: str = "method") -> Method:
-    """The method of a name, or of a .safetensors file with a network's weights.
+def get_method(name_or_path: str | Path | OwnFill, argument: str = "method") -> Method:
+    """The method of a name, of a .safetensors file with a network's weights, or of a function.
 
+    A function is itself, or "module:function" or "file.py:function".
     Raises an InputError about `argument` if there is no such method or it cannot be used here.
     """
-    is_path = isinstance(name_or_path, Path) or str(name_or_path).endswith(WEIGHTS_SUFFIX)
-    if is_path:
+    is_file = isinstance(name_or_path, str) and name_or_path.endswith(WEIGHTS_SUFFIX)
+    if is_file or isinstance(name_or_path, Path):
         from flowinpaint.methods.neural import file_method
 
-        return file_method(Path(name_or_path), str(name_or_path))
+        return file_method(Path(str(name_or_path)), str(name_or_path))
     if not isinstance(name_or_path, str):
-        kind = type(name_or_path).__name__
-        raise InputError(f"{argument} must be a name or the path of a {WEIGHTS_SUFFIX} file, got {kind}")
+        if callable(name_or_path) and not isinstance(name_or_path, type):
+            return method_of(name_of(name_or_path), name_or_path, argument)
+        kind = f"the class {name_or_path.__name__}" if isinstance(name_or_path, type) else type(name_or_path).__name__
+        raise InputError(f"{argument} must be a name, the path of a {WEIGHTS_SUFFIX} file or a function, got {kind}")
     found = find_method(name_or_path)
+    if found is None and ":" in name_or_path:
+        return _loaded_method(name_or_path, argument)
     if found is None:
         names = [*METHODS, *_plugins()]
-        close = get_close_matches(name_or_path.lower(), names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        close = _closest(name_or_path, names)
+        hint = f"; did you mean {close!r}?" if close else ""
+        if name_or_path.endswith(".py"):
+            hint = f"; name a function in the file: {name_or_path}:function"
         raise InputError(
-            f"{argument} must be one of {', '.join(names)}, or the path of a {WEIGHTS_SUFFIX} file, "
+            f"{argument} must be one of {', '.join(names)}, the path of a {WEIGHTS_SUFFIX} file, or module:function, "
             f"got {name_or_path!r}{hint}"
         )
     if reason := found.why_not():
         raise InputError(f"{argument} {name_or_path!r} cannot be used: it {reason}")
     return found
-
-
-class Capabilities(TypedDict, total=False):
-    """The fields of `Method` that `register_method` accepts."""
-
-    summary: str
-    double: bool
-    devices: tuple[str, ...]
-    channels: int | None
-    gives_error: bool
-    needs_image: bool
-    takes_weights: bool
-    baseline: bool
 
 
 @overload
@@ -120,14 +117,16 @@ def register_method(
             return fi.Solution(scale * mean.expand_as(flow))
 
     function: `fill(image, flow, mask, *, progress=None, **parameters) -> Solution` on tensors (1, 3, H, W) in [0, 1],
-    (1, C, H, W) and (1, 1, H, W). Its keyword-only arguments, which need defaults, are the method's parameters.
+    (1, C, H, W), 0 where unknown, and (1, 1, H, W), 1 where known. It may also return just a tensor (1, C, H, W). Its
+    other arguments, which need defaults, are the method's parameters; `progress` may be missing. For a function of
+    numpy arrays, see `numpy_method`.
     capabilities: fields of `Method`. The summary is by default the first line of the function's docstring.
     """
     if function is None:
         return lambda fill: register_method(name, fill, **capabilities)
-    if name in BUILTIN or not name or name.endswith(WEIGHTS_SUFFIX) or set(name) & set(", \t\n"):
-        raise InputError(f"name must be new, without commas and spaces, got {name!r}")
-    METHODS[name] = _method_of(name, function, "function", **capabilities)
+    if name in BUILTIN or not name or name.endswith(WEIGHTS_SUFFIX) or set(name) & set(",: \t\n"):
+        raise InputError(f"name must be new, without commas, colons and spaces, got {name!r}")
+    METHODS[name] = method_of(name, function, "function", **capabilities)
     return function
 
 
@@ -148,23 +147,39 @@ def _plugin_method(point: EntryPoint) -> Method:
         found = point.load()
         if isinstance(found, Method):
             return replace(found, name=point.name)
-        return _method_of(point.name, found, point.value)
+        return method_of(point.name, found, point.value)
     except Exception as error:
         problem = f"comes from the entry point {point.value}, which failed with {type(error).__name__}: {error}"
         return Method(point.name, "", point.value, problem=problem)
 
 
-def _method_of(name: str, function: Fill, argument: str, **capabilities: Unpack[Capabilities]) -> Method:
-    """The method of a fill function; InputError about `argument` if its signature is not that of `Fill`."""
-    if not callable(function):
-        raise InputError(f"{argument} must be a function, got {type(function).__name__}")
-    signature = inspect.signature(function)
-    try:
-        signature.bind(None, None, None, progress=None)
-    except TypeError as error:
-        raise InputError(
-            f"{argument} must have the signature (image, flow, mask, *, progress=None, **parameters), every parameter "
-            f"with a default, got {signature}"
-        ) from error
-    capabilities.setdefault("summary", (inspect.getdoc(function) or "").partition("\n")[0].rstrip("."))
-    return Method(name, implementation=function, **capabilities)
+def _loaded_method(text: str, argument: str) -> Method:
+    """The method of "module:function", with its capabilities if the module registers it or it is a `Method`."""
+    found = load_function(text, argument)
+    if isinstance(found, Method):
+        return replace(found, name=text)
+    for method in METHODS.values():
+        if getattr(method.implementation, "__wrapped__", None) is found:
+            return replace(method, name=text)
+    return method_of(text, found, f"{argument} {text!r}")
+
+
+def _closest(name: str, names: Sequence[str]) -> str | None:
+    """The method that a misspelled or abbreviated name probably means."""
+    plain = {re.sub("[^a-z0-9]", "", known.lower()): known for known in reversed(names)}
+    asked = re.sub("[^a-z0-9]", "", name.lower())
+    if len(asked) > 1:
+        initials = {"".join(part[0] for part in known.split("-") if part): known for known in names if "-" in known}
+        tests = (
+            lambda known: known == asked,
+            lambda known: known.startswith(asked),
+            lambda known: asked.startswith(known),
+            lambda known: asked in known,
+        )
+        for test in tests:
+            if fits := [known for key, known in plain.items() if test(key)]:
+                return min(fits, key=len)
+        if asked in initials:
+            return initials[asked]
+    close = get_close_matches(asked, plain, n=1)
+    return plain[close[0]] if close else None

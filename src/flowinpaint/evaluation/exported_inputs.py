@@ -1,0 +1,55 @@
+"""Inputs of an evaluation as files, for programs that fill fields on their own.
+
+    <folder>/<case>/<dataset>/<sample>/{image.png, given.flo, mask.png}
+
+given.flo, or given.pfm for one channel, has the known vectors; the others are marked as unknown. mask.png is white
+where they are known. Samples with a next image also have image2.png. A program that writes flow.flo into the same
+folders makes <folder> an argument of `fields` (see `scored_fields`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from flowinpaint.data.folder import IMAGE, SECOND, Sample, find_samples
+from flowinpaint.errors import sentence_of
+from flowinpaint.evaluation.benchmark import check_cases, make_output_folder
+from flowinpaint.io import StrPath, write_flow, write_mask
+from flowinpaint.io.files import write_bytes
+from flowinpaint.masks.cases import Case, case_label
+
+
+def export_inputs(
+    root: StrPath,
+    out: StrPath,
+    densities: Sequence[float],
+    *,
+    patterns: Sequence[str] = (),
+    inputs: Sequence[str] = (),
+    datasets: Collection[str] | None = None,
+    seed: int = 0,
+) -> Iterator[tuple[Path, str]]:
+    """Write the inputs that `evaluate` with the same arguments fills; yield each folder, and an error message or ""."""
+    cases = check_cases(densities, patterns, inputs)
+    samples = find_samples(root, datasets)
+    folder = make_output_folder(out, root)
+    for sample in samples:
+        for case in sample.possible(cases):
+            home = folder / case_label(case) / sample.dataset / sample.name
+            try:
+                _export(sample, case, seed, home)
+            except (ValueError, OSError) as error:
+                yield home, sentence_of(error)
+            else:
+                yield home, ""
+
+
+def _export(sample: Sample, case: Case, seed: int, folder: Path) -> None:
+    frame = sample.load(case, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / IMAGE, sample.image.read_bytes())
+    if sample.second is not None:
+        write_bytes(folder / SECOND, sample.second.read_bytes())
+    write_flow(folder / ("given.flo" if frame.given.shape[2] == 2 else "given.pfm"), frame.given, frame.mask)
+    write_mask(folder / "mask.png", frame.mask)
