@@ -56,7 +56,7 @@ def test_of_several_points_in_a_pixel_the_nearest_counts() -> None:
 
 def test_images_and_points_as_tensors() -> None:
     image, uv = torch.from_numpy(SCENE.image).permute(2, 0, 1), torch.from_numpy(UV)
-    result = fi.complete_depth(image, uv, torch.from_numpy(DEPTH), "harmonic")  # type: ignore[arg-type]
+    result = fi.complete_depth(image, uv, torch.from_numpy(DEPTH), "harmonic")
     assert np.array_equal(result.flow, fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic").flow)
 
 
@@ -89,7 +89,7 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(fi.InputError, match="uv must have at least one point"):
         fi.complete_depth(image, np.zeros((0, 2)), np.zeros(0))
     with pytest.raises(fi.InputError, match="image must "):
-        fi.complete_depth("image.png", UV, DEPTH)  # type: ignore[arg-type]
+        fi.complete_depth("image.png", UV, DEPTH)
     with pytest.raises(fi.InputError, match=r"depth must be a floating array .*, got uint16"):
         depth_points(np.ones((3, 3), np.uint16))
     with pytest.raises(fi.InputError, match=r"valid must be bool \(3, 3\)"):
