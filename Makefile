@@ -12,7 +12,7 @@ demo: $(READY)
 # Five minutes of training on generated scenes, on the CPU, in a new folder demo-train.
 demo-train: $(READY)
 	rm -rf demo-train
-	$(BIN)/flowinpaint train configs/demo.toml --minutes 5 --device cpu -o demo-train
+	$(BIN)/flowinpaint train demo --minutes 5 --device cpu -o demo-train
 
 test: $(READY) lint
 	$(BIN)/pytest -n auto
@@ -32,5 +32,6 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("flowinpaint needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev,fast,pd,peers,train]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev,fast,opencv,pd,train]'
+	$(BIN)/flowinpaint warmup --device cpu
 	@touch $@

@@ -1,6 +1,6 @@
 """Relative error (in norm) of a training step's gradient on CUDA, compared with plain float32.
 
-    python benchmarks/gradient_error.py configs/fast.toml [model.safetensors] [--set data.bank=BANK]
+    python benchmarks/gradient_error.py fast [model.safetensors] [--set data.bank=BANK]
 
 One line per batch of generated scenes, for a new network or trained weights. For comparison: plain PyTorch with TF32 in
 cuDNN, which is its default, and plain PyTorch under autocast to bfloat16.

@@ -1,6 +1,6 @@
 """Time and memory of a training step on CUDA, including data: medians over replays of its graph.
 
-    python benchmarks/training_step.py configs/paper.toml [--set data.source=layered] [--steps 50] [--profile]
+    python benchmarks/training_step.py paper [--set data.source=layered] [--steps 50] [--profile]
 
 Also times the step on an existing batch, so that the difference is the extra time for data, and the generation of the
 data alone. Without a bank the scenes are painted with procedural pictures; a bank adds its own size to the memory.
@@ -13,7 +13,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -27,7 +26,7 @@ from flowinpaint.training.step import TrainingStep
 def main() -> None:
     """Print how long it takes to start, the step, its parts, and how many kernels each of them has."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("config", type=Path)
+    parser.add_argument("config", help="a name or a TOML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--profile", action="store_true", help="list the kernels of one step that take longest")

@@ -1,6 +1,6 @@
 """Draw the pictures of these pages with the package's demo scene: python docs/methods/pictures.py.
 
-Needs the extras `fast` and `peers`: pip install '.[fast,peers]'.
+Needs the extras `fast` and `opencv`: pip install '.[fast,opencv]'.
 """
 
 from pathlib import Path
@@ -77,7 +77,7 @@ class Drawing:
 def main(folder: Path) -> None:
     """Write one picture per method and the one that compares them all."""
     if missing := sorted(set(METHODS) - set(fi.methods())):
-        raise InputError(f"{', '.join(missing)}: not there to be drawn; pip install '.[fast,peers]'.")
+        raise InputError(f"{', '.join(missing)}: not there to be drawn; pip install '.[fast,opencv]'")
     drawings = [Drawing(case) for case in CASES]
     results = [{method: drawing.results(method) for method in METHODS} for drawing in drawings]
     for method in METHODS:

@@ -5,25 +5,37 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pkgutil import resolve_name
 
+from flowinpaint.errors import InputError
+from flowinpaint.opencv import contrib_command
+
+PEERS = "peers"
 EXTRAS = {
     "fast": ("numba", "numba"),
-    "peers": ("opencv-contrib", "cv2:ximgproc.createRICInterpolator"),
+    PEERS: ("opencv-contrib-python-headless", "flowinpaint.opencv:cv2.ximgproc.createRICInterpolator"),
     "pd": ("diffusers", "diffusers"),
+    "plots": ("matplotlib", "matplotlib"),
+    "train": ("tensorboard", "tensorboard"),
+    "segmentation": ("scikit-image", "skimage"),
 }
-"""For each extra: the package it installs, and the name it makes importable, as "module" or "module:attribute"."""
+"""For each optional feature: the package that it needs, and the name this makes importable, as "module" or
+"module:attribute"."""
+_EXTRA_OF = {"segmentation": "train"}
+"""The extra that installs a feature, where it has another name."""
 
 
-def needs(extra: str) -> str:
-    """The clause "needs PACKAGE (COMMAND)" for a message about an extra that is not installed."""
-    return f"needs {EXTRAS[extra][0]} (pip install 'flowinpaint[{extra}]')"
+def needs(feature: str) -> str:
+    """The clause "needs PACKAGE (COMMAND)" for a message about a feature whose package is not installed."""
+    if feature == PEERS:  # a second wheel of OpenCV would damage the first
+        return f"needs OpenCV's contributed modules ({contrib_command()})"
+    return f"needs {EXTRAS[feature][0]} (pip install 'flowinpaint[{_EXTRA_OF.get(feature, feature)}]')"
 
 
-def is_installed(extra: str) -> bool:
-    """Whether the package of an extra can be imported."""
-    target = EXTRAS[extra][1]
+def is_installed(feature: str) -> bool:
+    """Whether the package of a feature can be imported."""
+    target = EXTRAS[feature][1]
     if ":" not in target:  # without importing it, which is slow
         return find_spec(target) is not None
     try:
         return callable(resolve_name(target))
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, InputError):
         return False

@@ -113,8 +113,8 @@ def test_steps_that_are_not_finite_are_told_with_their_cause(place: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "CONFIG.toml is missing"),
-        (["--resume"], "CONFIG.toml is missing"),
+        ([], "CONFIG is missing"),
+        (["--resume"], "CONFIG is missing"),
         (["--resume", "-o", "run"], "run holds no checkpoint to resume from"),
         (["no.toml"], "no.toml: there is no such file"),
         (["tiny.toml", "--set", "optimiser.lrr=1"], "optimiser.lrr: there is no such key; did you mean optimiser.lr"),

@@ -101,7 +101,7 @@ def test_segments_get_larger_with_the_draw() -> None:
 def test_without_scikit_image_only_photos_with_labels_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assets, "find_spec", lambda name: None)
+    monkeypatch.setattr(assets, "is_installed", lambda feature: False)
     assert importlib.util.find_spec("cv2") is not None
     write(tmp_path / "in/a.jpg", halves())
     write(tmp_path / "in/a.png", labels())

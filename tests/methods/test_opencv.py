@@ -21,7 +21,7 @@ from helpers import generator, sintel
 
 Fill = Callable[..., Solution]
 PEERS = pytest.mark.parametrize("fill", [opencv_edgeaware, opencv_ric])
-CONTRIB = pytest.mark.skipif(not is_installed("peers"), reason="OpenCV without ximgproc (extra: peers)")
+CONTRIB = pytest.mark.skipif(not is_installed("peers"), reason="OpenCV without ximgproc")
 
 
 def scene(H: int, W: int, known: int, channels: int = 2, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -221,8 +221,8 @@ def test_a_bad_parameter_is_named(fill: Fill, name: str, value: Any) -> None:
 
 
 @PEERS
-def test_without_contrib_the_extra_is_named(fill: Fill, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_contrib_the_command_is_named(fill: Fill, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(cv2, "ximgproc", raising=False)
     assert not is_installed("peers")
-    with pytest.raises(InputError, match=r"pip install \'flowinpaint\[peers\]\'"):
+    with pytest.raises(InputError, match=r"needs OpenCV's contributed modules \(.*pip install opencv-contrib-python"):
         fill(*scene(20, 20, known=50))

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from flowinpaint.training.config import (
     TrainingConfig,
     apply_settings,
     check_same_run,
+    config_names,
+    find_config,
     read_config,
 )
-
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 def write(path: Path, text: str) -> Path:
@@ -44,13 +45,25 @@ def test_a_configuration_survives_json() -> None:
     assert build(TrainingConfig, json.loads(json.dumps(asdict(config)))) == config
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.name)
-def test_the_shipped_configurations_are_valid(path: Path) -> None:
-    assert read_config(path) != TrainingConfig()
+@pytest.mark.parametrize("name", ["demo", "fast", "flagship", "flagship-paper", "paper"])
+def test_the_shipped_configurations_are_valid(name: str) -> None:
+    assert name in config_names()
+    assert read_config(name) != TrainingConfig()
+    assert find_config(name) == find_config(find_config(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("fats", "; did you mean 'fast'?"), ("configs/fast.toml", "; did you mean 'fast'?"), ("my", "")],
+)
+def test_an_unknown_configuration_is_named_with_the_closest_one(name: str, hint: str) -> None:
+    message = "there is no such file; pass a TOML file or one of demo, fast, flagship, flagship-paper, paper"
+    with pytest.raises(MissingFileError, match=f"^{name}: {message}{re.escape(hint)}$"):
+        read_config(name)
 
 
 def test_the_papers_configuration_is_the_papers() -> None:
-    config = read_config(CONFIGS / "paper.toml")
+    config = read_config("paper")
     assert config.model == TrainingConfig().model
     assert (config.optimiser.lr, config.optimiser.betas, config.data.batch) == (1e-4, (0.9, 0.999), 16)
     assert (config.schedule.steps, config.data.size) == (900_000, (384, 384))

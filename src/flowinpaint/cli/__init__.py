@@ -20,10 +20,12 @@ from flowinpaint.version import __version__
 VERBS = {
     "fill": "Fill a sparse field, guided by an image.",
     "depth": "From a LiDAR scan, a sparse depth image or a COLMAP model to dense metric depth.",
+    "show": "Draw a field as a picture with a key: colours or arrows.",
     "demo": "Fill the sparse flow of a made-up scene with every method, and draw the results.",
     "methods": "List the methods and their parameters.",
     "evaluate": "Measure methods on frames with ground truth: errors, time, and errors relative to a reference method.",
     "zoom": "Draw samples next to their filled fields, enlarged where the truth has its strongest edges.",
+    "warmup": "Compile what fills need on this machine, so that the first fill is as fast as the next.",
     "speed": "Time methods over sizes, devices and precisions, and compare with the best that the machine can do.",
     "train": "Train a network on generated scenes or data sets; an interrupted run can be resumed.",
     "reproduce": "Reproduce the paper's tables and figures: train the networks, fill the frames, and write the pages.",

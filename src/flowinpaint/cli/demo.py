@@ -19,6 +19,7 @@ from flowinpaint.io import check_folder_writable, make_folder, write_flow, write
 from flowinpaint.masks import random_mask
 from flowinpaint.methods.registry import get_method, usual_methods
 from flowinpaint.metrics import epe, fl_outliers
+from flowinpaint.opencv import load_opencv
 from flowinpaint.viz.sheet import preview
 
 
@@ -33,6 +34,7 @@ def command(
     The files are image.png, truth.flo, given.flo (unknown vectors marked), mask.png, one .flo per method, and demo.png.
     """
     check_folder_writable(out)
+    load_opencv()  # raises its error before the fills
     if not 0 < density <= 1:
         raise InputError(f"--density must be above 0 and at most 1, got {density}")
     image, truth = sample_scene(seed=seed)

@@ -26,7 +26,7 @@ from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.tables import table1, table2, table3
 from flowinpaint.reproduction.timing import read_times
-from flowinpaint.viz.plots import can_plot
+from flowinpaint.viz.plots import NO_PLOT, can_plot
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
 NETWORKS_PART, ALL = "networks", "all"
@@ -116,7 +116,7 @@ def command(
     for name in folders_without_flow(frame_options):
         callbacks.note(f"{name} holds no flow and is not in the paper's tables.")
     if not can_plot():
-        callbacks.note("no pictures will be drawn; they need matplotlib, the extra 'plots'.")
+        callbacks.note(NO_PLOT)
     with open_records(folder, records or ()) as known:
         options = (frame_options, network_options, run_options)
         session = Session(folder, scale, *options, known, chosen, callbacks, tuple(times or ()))

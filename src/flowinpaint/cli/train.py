@@ -20,7 +20,7 @@ from flowinpaint.cli.options import Device
 from flowinpaint.errors import InputError
 from flowinpaint.text_tables import TextTable
 from flowinpaint.training.checkpoint import RunFolder, check_run, read_newest
-from flowinpaint.training.config import ScheduleConfig, TrainingConfig, apply_settings, read_config
+from flowinpaint.training.config import ScheduleConfig, TrainingConfig, apply_settings, config_names, read_config
 from flowinpaint.training.distributed import World, join
 from flowinpaint.training.loop import Listener, NotFiniteError, Outcome, Progress, train
 from flowinpaint.training.validation import Scores
@@ -28,7 +28,11 @@ from flowinpaint.training.validation import Scores
 
 def command(
     config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.toml", help="The run to train; not needed with --resume.")
+        Path | None,
+        typer.Argument(
+            metavar="CONFIG",
+            help=f"The run to train: {', '.join(config_names())}, or a TOML file; not needed with --resume.",
+        ),
     ] = None,
     setting: Annotated[
         list[str] | None,
@@ -48,7 +52,9 @@ def command(
     With torchrun --nproc_per_node=N -m flowinpaint train ..., N processes share the work.
     """
     if out is None and config is None:
-        raise InputError("CONFIG.toml is missing; pass a configuration, or --resume with --out RUN")
+        raise InputError(
+            f"CONFIG is missing; pass {', '.join(config_names())} or a TOML file, or --resume with --out RUN"
+        )
     folder = out if out is not None else Path("runs") / (config.stem if config else "")
     settings = [*(setting or []), *([] if minutes is None else [f"schedule.minutes={minutes}"])]
     with join(device) as world:

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import distance_transform_edt
@@ -38,8 +36,10 @@ from flowinpaint.data.bank import (
 from flowinpaint.data.folder import check_size, stable_seed
 from flowinpaint.data.procedural_pictures import procedural_pictures
 from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.extras import is_installed, needs
 from flowinpaint.io import IMAGE_SUFFIXES, StrPath, atomic_path, read_image
 from flowinpaint.io.images import decode_image
+from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import as_rgb
 
 LONGEST = 512
@@ -138,10 +138,8 @@ def _pair(kind: str, files: list[Path]) -> list[Source]:
 
 def _check_segmentation(sources: Iterable[Source]) -> None:
     alone = next((source.image for source in sources if source.kind == "photos" and not source.maps), None)
-    if alone is not None and find_spec("skimage") is None:
-        raise InputError(
-            f"photos: {alone} has no label map, and segmentation needs scikit-image; pip install 'flowinpaint[train]'"
-        )
+    if alone is not None and not is_installed("segmentation"):
+        raise InputError(f"photos: {alone} has no label map, and its segmentation {needs('segmentation')}")
 
 
 def _pack_source(source: Source, longest: int) -> list[PackedPicture] | str:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -31,6 +30,7 @@ from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.files import StrPath, atomic_path, existing_file
 from flowinpaint.io.image_headers import check_image_file
 from flowinpaint.io.images import decode_image
+from flowinpaint.opencv import cv2, silenced
 
 SIZES = 3
 """Pictures are stored at full, half and quarter size."""
@@ -162,13 +162,9 @@ def in_threads(
     function: Callable[[Item], Outcome], items: Sequence[Item], jobs: int | None = os.cpu_count()
 ) -> Generator[Outcome, None, None]:
     """Map a function over items in threads, in order; an error or Ctrl-C stops the threads."""
-    # `decode_image` changes and restores OpenCV's log level; threads may do so in the wrong order.
-    level = cv2.utils.logging.getLogLevel()
-    try:
-        with ThreadPoolExecutor(jobs) as pool:
-            yield from pool.map(function, items)
-    finally:
-        cv2.utils.logging.setLogLevel(level)
+    # `decode_image` also silences OpenCV and restores its log level; threads may do so in the wrong order.
+    with silenced(), ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(function, items)
 
 
 def _assemble(shapes: Mapping[str, Sequence[Shape]], picture: Callable[[str, int], Picture]) -> PictureBank:

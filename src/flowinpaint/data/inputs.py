@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.data.matchers import MATCHERS
 from flowinpaint.masks.arrays import Mask
 from flowinpaint.masks.cases import Case
+from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import as_rgb
 
 Field = npt.NDArray[np.floating[Any]]

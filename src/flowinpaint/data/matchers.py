@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.masks.cases import Case
+from flowinpaint.opencv import cv2
 
 Grey = npt.NDArray[np.uint8]
 Field = npt.NDArray[np.float32]

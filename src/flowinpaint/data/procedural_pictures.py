@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 
-import cv2
 import numpy as np
 
 from flowinpaint.data.bank import (
@@ -26,6 +25,7 @@ from flowinpaint.data.bank import (
 )
 from flowinpaint.data.silhouettes import SHAPES, Array, Random
 from flowinpaint.errors import InputError
+from flowinpaint.opencv import cv2
 
 COUNTS = {"photos": 24, "materials": 48, "cutouts": 48}
 SIDES = {"photos": 384, "materials": 256, "cutouts": 192}

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
+
+from flowinpaint.opencv import cv2
 
 Array = npt.NDArray[Any]
 Random = np.random.Generator

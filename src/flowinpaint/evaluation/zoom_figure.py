@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -22,6 +21,7 @@ from flowinpaint.io import write_image
 from flowinpaint.io.files import write_bytes
 from flowinpaint.masks.cases import Case, case_text, drawn_mask
 from flowinpaint.metrics import epe
+from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import Field, Rgb, as_rgb, colour_field, draw_given, field_range, resized
 from flowinpaint.viz.sheet import Panel, contact_sheet
 

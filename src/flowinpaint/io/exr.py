@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Flow
 from flowinpaint.io.image_headers import MAX_EXPANSION, size_fault
+from flowinpaint.opencv import cv2
 
 _MAGIC = b"\x76\x2f\x31\x01"
 _SWITCH = "OPENCV_IO_ENABLE_OPENEXR"

@@ -4,14 +4,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Mask, open_npy
-from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
+from flowinpaint.io.files import StrPath, check_output, existing_file, write_bytes
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
+from flowinpaint.opencv import cv2, load_opencv, silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
@@ -40,10 +40,11 @@ def write_image(path: StrPath, image: npt.NDArray[np.uint8]) -> None:
 
 
 def check_image_writable(path: StrPath) -> None:
-    """Raise InputError if no image can be written to `path`."""
+    """Raise InputError if no image can be written to `path`, whose folder may be new."""
     if Path(path).suffix.lower() not in IMAGE_SUFFIXES:
         raise InputError(f"{path}: an image file ends in one of {', '.join(IMAGE_SUFFIXES)}")
-    check_target(Path(path))
+    check_output(Path(path))
+    load_opencv()
 
 
 def read_mask(path: StrPath) -> Mask:
@@ -70,13 +71,9 @@ def write_mask(path: StrPath, mask: Mask) -> None:
 def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
     """Decode the bytes of `path` to pixels (H, W) or (H, W, 3) RGB of the stored type, without alpha."""
     check_image_file(path, data)
-    level, pixels = cv2.utils.logging.getLogLevel(), None
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # our error names the file
-    try:
-        with suppress(cv2.error):
-            pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    finally:
-        cv2.utils.logging.setLogLevel(level)
+    pixels = None
+    with silenced(), suppress(cv2.error):
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise FileFormatError(f"{path}: damaged: OpenCV cannot decode this {image_kind(data)}")
     if pixels.ndim == 3:

@@ -26,9 +26,11 @@ from torch import Tensor
 from flowinpaint.checks import check_whole
 from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, data_term
+from flowinpaint.diffusion.kernels.first_use import compiling
 from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
 from flowinpaint.errors import InputError
 from flowinpaint.methods.laplace_beltrami import image_distance
+from flowinpaint.progress import level_share, solver_share
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COLOUR_RANGE = 255.0
@@ -94,9 +96,13 @@ def amle(
     sweeps, changes = list[int](), list[float]()
 
     def solve(k: int, level: DataTerm, u: Tensor) -> Tensor:
+        first = list[float]()
+
         def report(further: int, change: float) -> None:
             if progress:
-                progress(Progress(k + 1, count, sum(sweeps) + further, change))
+                first.append(change)
+                share = level_share(k, count, solver_share(change, epsilon, first[0]))
+                progress(Progress(k + 1, count, sum(sweeps) + further, change, share))
 
         graph = build_graph(images[k][0], level.known[0, 0], offsets, lam, distance)
         filled, further, change = _solve_level(u[0], graph, offsets, epsilon, max_iterations, report)
@@ -199,9 +205,18 @@ def _relax(
     return sweeps, change
 
 
+def load_loop(device: torch.device) -> None:
+    """Compile the loop, or load it from numba's cache."""
+    _compiled()
+
+
 @cache
 def _compiled() -> Any:
     """`_relax` as machine code that leaves other threads running; imported here because numba is an extra."""
-    from numba import njit
+    with compiling():
+        from numba import float32, float64, int64
 
-    return njit(cache=True, nogil=True)(_relax)
+        from flowinpaint.diffusion.kernels.compiled import compile_loop
+
+        arguments = (float32[::1], int64[::1], int64[::1], float32[:, ::1], float64, int64)
+        return compile_loop(_relax, arguments, {"nogil": True})

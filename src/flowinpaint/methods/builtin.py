@@ -71,7 +71,13 @@ BUILTIN = {
             needs_image=False,
         ),
         _on_cpu("nearest", "the nearest known vector", "methods.nearest:nearest", needs_image=False),
-        _on_cpu("amle", "minimises the steepest slope, in the image's metric", "methods.amle:amle", extra="fast"),
+        _on_cpu(
+            "amle",
+            "minimises the steepest slope, in the image's metric",
+            "methods.amle:amle",
+            extra="fast",
+            warm_up="flowinpaint.methods.amle:load_loop",
+        ),
         _opencv("opencv-edgeaware", "OpenCV: affine motion of near matches", "methods.opencv:opencv_edgeaware"),
         _opencv("opencv-ric", "OpenCV: robust affine motion per superpixel", "methods.opencv:opencv_ric"),
     )

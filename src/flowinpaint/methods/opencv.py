@@ -1,4 +1,4 @@
-"""OpenCV's two interpolators of sparse matches, for comparison; they need the extra `peers` (opencv-contrib).
+"""OpenCV's two interpolators of sparse matches, for comparison; they need OpenCV's contributed modules.
 
 Edge-aware (as in EpicFlow): affine motion from the k matches nearest to a pixel, by a distance that image edges
 lengthen. RIC: a robust affine motion per superpixel. Both crash the process on some small inputs, so this module checks
@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 from flowinpaint.checks import check_whole
 from flowinpaint.errors import InputError, warn_user
 from flowinpaint.extras import is_installed, needs
+from flowinpaint.opencv import cv2
 from flowinpaint.result import ProgressCallback, Solution
 
 MOST_MATCHES = 32_766

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import cv2
 import numpy as np
 
 from flowinpaint.data.folder import FrameSource
 from flowinpaint.evaluation.runner import fill_frame, frame_key
 from flowinpaint.evaluation.zoom_figure import ZoomRow, strongest_edges, zoom_figure
 from flowinpaint.metrics import epe
+from flowinpaint.opencv import cv2
 from flowinpaint.reproduction.drawing import Pictures
 from flowinpaint.reproduction.experiment import MIDDLE, label, networks_at
 from flowinpaint.reproduction.page import Page, provenance

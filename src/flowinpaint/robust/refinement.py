@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import torch
 from torch import Tensor
 
 from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.pyramid import pull
+from flowinpaint.opencv import cv2
 from flowinpaint.robust.assessor import Verdict
 from flowinpaint.robust.photometric import grey
 from flowinpaint.robust.points import Points, norm

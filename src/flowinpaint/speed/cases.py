@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -20,6 +19,7 @@ from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import get_method
 from flowinpaint.neuroexplicit.kernels.dtm_cpu import fastest_dtype
 from flowinpaint.neuroexplicit.model import Neuroexplicit
+from flowinpaint.opencv import cv2
 
 Precision = Literal["auto", "float32"]
 Size = tuple[int, int]

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from flowinpaint.machine import device_name, machine, processor_model
+from flowinpaint.opencv import installed_wheels
 from flowinpaint.speed.measure import SizeSweep, SpeedResult, Timing
 from flowinpaint.speed.roofline import PeakRates
 from flowinpaint.text_tables import NONE, TextTable, markdown_table, three_figures
@@ -129,10 +130,11 @@ def as_json(
     sweeps: Sequence[SizeSweep],
 ) -> str:
     """All measurements with all samples, settings and machine; times are in seconds."""
-    packages: dict[str, str | None] = dict.fromkeys(("triton", "numba", "opencv-contrib-python-headless"))
+    packages: dict[str, str | None] = dict.fromkeys(("triton", "numba"))
     for package in packages:
         with suppress(PackageNotFoundError):
             packages[package] = version(package)
+    packages |= installed_wheels()
     devices = {device: _device_text(device) for device in dict.fromkeys(rate.device for rate in rates)}
     content = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

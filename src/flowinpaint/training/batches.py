@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -15,11 +16,14 @@ from flowinpaint.data.bank import read_bank
 from flowinpaint.data.datasets import open_dataset
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.loader import DiskBatches
+from flowinpaint.machine import usable_cores
 from flowinpaint.masks import MaskMix
 from flowinpaint.training.config import GENERATED, DataConfig, of_table
 from flowinpaint.training.distributed import World
 
 MASK_SEED = 7919
+MOST_PROCESSES = 16
+"""Processes that read from disk; each holds the batches that it has read ahead."""
 NOISE_SEED = 104_729
 """Added to the seed, so that masks and noise do not repeat the random numbers of their scenes."""
 
@@ -70,6 +74,14 @@ class GeneratedSource:
         return samples % self._distinct if self._distinct else samples
 
 
+def reading_processes() -> int:
+    """One process for each core that this one may use, shared with the others that torchrun started on this machine.
+
+    The batches do not depend on it.
+    """
+    return max(1, min(MOST_PROCESSES, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))))
+
+
 class DiskSource:
     """Batches from disk, copied into buffers with fixed addresses, which a recorded step requires."""
 
@@ -79,7 +91,8 @@ class DiskSource:
             dataset = open_dataset(data.source, data.root, split=data.split or None, render=data.render or None)
         self._dataset = dataset[: data.distinct] if data.distinct else dataset
         first, rank, size = step * data.batch, world.rank, world.size
-        batches = DiskBatches(self._dataset, data.batch, data.size, data.seed, first, rank, size, data.workers)
+        workers = reading_processes() if data.workers < 0 else data.workers
+        batches = DiskBatches(self._dataset, data.batch, data.size, data.seed, first, rank, size, workers)
         self._batches: Iterator[Batch] = iter(batches)
         self._buffers: Batch | None = None
 

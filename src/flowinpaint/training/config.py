@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +26,7 @@ Curve = Literal["halving", "cosine", "trapezoid"]
 Kernels = Literal["adam", "muon"]
 FieldLoss = Literal["epe", "log"]
 GENERATED = "layered"
+CONFIGS = Path(__file__).parent / "configs"
 FREE_TABLES = ("schedule", "validation", "run")
 FREE_KEYS = ("data.bank", "data.root", "data.workers")
 """Keys that a resumed run may change: its length, its reports, and the location of its data."""
@@ -51,12 +53,12 @@ class DataConfig:
     """Split and render pass of a data set; its first if empty."""
     distinct: int = 0
     """Number of different samples, repeated with new masks; 0 for all that the source has."""
-    workers: int = 4
-    """Number of processes that read from disk."""
+    workers: int = -1
+    """Number of processes that read from disk; -1: as many as the CPU has cores for (`batches.reading_processes`)."""
     layered: LayeredConfig = field(default_factory=LayeredConfig)
 
     def __post_init__(self) -> None:
-        check_ranges(self, batch=(1, 2**16), workers=(0, 2**10), distinct=(0, 2**40), seed=(0, 2**62), size=(2, 2**14))
+        check_ranges(self, batch=(1, 2**16), workers=(-1, 2**10), distinct=(0, 2**40), seed=(0, 2**62), size=(2, 2**14))
         if self.source != GENERATED and not self.root:
             raise InputError(f"root must be the folder of the data for source {self.source!r}, but is empty")
 
@@ -224,11 +226,26 @@ def of_table(table: str, **keys: str) -> Iterator[None]:
         raise InputError(f"{table}." + re.sub(r"^\w+", lambda name: keys.get(name[0], name[0]), str(error))) from error
 
 
-def read_config(path: str | Path, settings: Sequence[str] = ()) -> TrainingConfig:
-    """The configuration in a TOML file, changed by settings of the form table.key=value."""
-    path = Path(path)
+def config_names() -> list[str]:
+    """The names of the configurations in the package."""
+    return sorted(path.stem for path in CONFIGS.glob("*.toml"))
+
+
+def find_config(name_or_path: str | Path) -> Path:
+    """The file of a configuration: one of the package by its name, or a TOML file."""
+    path, names = Path(name_or_path), config_names()
+    if str(path) in names:
+        return CONFIGS / f"{path}.toml"
     if not path.exists():
-        raise MissingFileError(f"{path}: there is no such file; pass a configuration in TOML")
+        near = get_close_matches(path.stem, names, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise MissingFileError(f"{path}: there is no such file; pass a TOML file or one of {', '.join(names)}{hint}")
+    return path
+
+
+def read_config(name_or_path: str | Path, settings: Sequence[str] = ()) -> TrainingConfig:
+    """The configuration of a name or in a TOML file, changed by settings of the form table.key=value."""
+    path = find_config(name_or_path)
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -1,7 +1,7 @@
 """Training loop: steps, log, validations, checkpoints, and a clean stop.
 
-flowinpaint train configs/fast.toml -o runs/fast
-torchrun --nproc_per_node=8 -m flowinpaint train configs/fast.toml -o runs/fast
+flowinpaint train fast -o runs/fast
+torchrun --nproc_per_node=8 -m flowinpaint train fast -o runs/fast
 """
 
 from __future__ import annotations

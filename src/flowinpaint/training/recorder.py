@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from flowinpaint.api import inpaint
 from flowinpaint.config_parsing import flattened
+from flowinpaint.extras import needs
 from flowinpaint.io import write_image
 from flowinpaint.metrics import epe
 from flowinpaint.networks.network import Network
@@ -61,7 +62,7 @@ class Recorder:
         self._log = Log(folder, saved.step if saved else 0)
         self._logged_at = saved.step if saved and self._log.validated else None
         if not self._log.has_tensorboard:
-            note("TensorBoard is not installed (extra 'train'); logging only to log.jsonl.")
+            note(f"Logging to log.jsonl alone; TensorBoard's log {needs('train')}.")
 
     def __enter__(self) -> Self:
         return self

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flowinpaint.extras import is_installed, needs
 from flowinpaint.io import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NO_PLOT = "no plot was drawn; it needs matplotlib, the extra 'plots'."
+NO_PLOT = f"no plot was drawn; it {needs('plots')}."
 
 
 def can_plot() -> bool:
     """Whether matplotlib, the extra `plots`, is installed."""
-    return find_spec("matplotlib") is not None
+    return is_installed("plots")
 
 
 def new_figure(inches: tuple[float, float], dpi: int, *, arranged: bool = True) -> Figure:

@@ -16,6 +16,7 @@ pyramid: `push`, `pull` and `refine` of `diffusion.pyramid`.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from functools import cache
 from importlib import import_module
@@ -23,7 +24,11 @@ from types import ModuleType
 
 import torch
 
-_NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("triton", "pip install triton")}
+from flowinpaint.diffusion.kernels.first_use import compiling
+
+_NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("Triton", "pip install triton")}
+_SIDE = 32
+_SLOWER = "neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami and harmonic"
 
 
 def kernels_for(operation: str, device: torch.device, fallback: str | None = None) -> ModuleType:
@@ -34,10 +39,14 @@ def kernels_for(operation: str, device: torch.device, fallback: str | None = Non
     """
     suffix = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
     if suffix is not None:
+        name = f"{operation}_{suffix}"
+        if (loaded := sys.modules.get(name)) is not None:
+            return loaded
         try:
-            return import_module(f"{operation}_{suffix}")
-        except ImportError:
-            _warn_of_plain_kernels(suffix)
+            with compiling():
+                return import_module(name)
+        except ImportError as error:
+            _warn_of_plain_kernels(suffix, "" if isinstance(error, ModuleNotFoundError) else str(error))
     return import_module(fallback or f"{operation}_reference")
 
 
@@ -46,15 +55,20 @@ FSI = f"{__name__}.fsi"
 PYRAMID = f"{__name__}.pyramid"
 
 
+@cache
 def load_multigrid(device: torch.device) -> None:
-    """Load the kernels of the steady-state solver; the first use compiles them."""
-    kernels_for(MULTIGRID, device)
+    """Load the kernels of the steady-state solver, and compile them by solving a small problem."""
+    from flowinpaint.diffusion.steady import solve_steady  # which imports this module
+
+    with compiling():
+        f = torch.arange(2 * _SIDE**2, dtype=torch.float64, device=device).view(1, 2, _SIDE, _SIDE)
+        known = f[:, :1] % 7 == 0
+        solve_steady(f, known.double(), f.new_full((1, 4, _SIDE, _SIDE), 0.25))
 
 
 @cache
-def _warn_of_plain_kernels(suffix: str) -> None:
+def _warn_of_plain_kernels(suffix: str, problem: str) -> None:
     """Warn once per process that computations are slow, and why."""
     missing, remedy = _NEEDS[suffix]
-    warnings.warn(
-        f"{missing} is not installed; diffusion runs in plain PyTorch, many times slower: {remedy}", stacklevel=3
-    )
+    state = f"cannot be imported ({problem})" if problem else "is not installed"
+    warnings.warn(f"{missing} {state}, so {_SLOWER} run in plain PyTorch, several times slower: {remedy}", stacklevel=3)

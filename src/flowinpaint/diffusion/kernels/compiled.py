@@ -2,33 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, cast
 
+import numpy as np
 from numba import boolean, float32, int64, njit, types, void
+
+from flowinpaint.diffusion.kernels.first_use import COMPILATIONS, compiling
 
 Loop = Callable[..., None]
 
 
-def compiler(kinds: Sequence[dict[str, Any]], options: dict[str, Any]) -> Callable[[str], Callable[[Loop], Loop]]:
+def compiler(kinds: dict[str, Any], options: dict[str, Any]) -> Callable[[str], Callable[[Loop], Loop]]:
     """A function that maps the argument types of a loop, one letter each, to a decorator that compiles it.
 
-    kinds: for each signature that a loop is compiled for, the numba type of each letter.
+    kinds: the numba type of each letter.
     """
 
     def compiled(arguments: str) -> Callable[[Loop], Loop]:
-        signatures = [void(*(kind[letter] for letter in arguments)) for kind in kinds]
-
-        def compile_one(function: Loop) -> Loop:
-            try:
-                result: Loop = njit(signatures, cache=True, **options)(function)
-            except RuntimeError:  # numba finds no writable cache folder
-                result = njit(signatures, **options)(function)
-            return result
-
-        return compile_one
+        return lambda function: compile_loop(function, void(*(kinds[letter] for letter in arguments)), options)
 
     return compiled
+
+
+class LoopOfTypes:
+    """A loop that is compiled for the type of its first array when it is first called with one of this type.
+
+    kinds: the numba type of each letter of `arguments`, by the type of that array. Each type has its own name and so
+    its own file in numba's cache, which confuses types if concurrent processes add them in different orders.
+    """
+
+    def __init__(
+        self, function: Loop, arguments: str, kinds: Mapping[np.dtype[Any], dict[str, Any]], options: dict[str, Any]
+    ) -> None:
+        self._function, self._arguments, self._kinds, self._options = function, arguments, kinds, options
+        self._loops: dict[np.dtype[Any], Loop] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *operands: Any) -> None:
+        """Run the loop; the first operand is an array."""
+        dtype = operands[0].dtype
+        (self._loops.get(dtype) or self._compiled(dtype))(*operands)
+
+    def _compiled(self, dtype: np.dtype[Any]) -> Loop:
+        with self._lock, compiling():
+            if dtype not in self._loops:
+                function = cast(FunctionType, self._function)
+                named = FunctionType(function.__code__, function.__globals__, f"{function.__name__}_{dtype}")
+                named.__qualname__, named.__module__ = named.__name__, function.__module__
+                kinds = self._kinds[dtype]
+                signature = void(*(kinds[letter] for letter in self._arguments))
+                self._loops[dtype] = compile_loop(named, signature, self._options)
+            return self._loops[dtype]
+
+
+def compile_loop(function: Callable[..., Any], signature: Any, options: dict[str, Any]) -> Any:
+    """Compile a loop for a signature, or load it from numba's cache.
+
+    The cache is next to the module, in the user's cache folder if that is not writable, or in NUMBA_CACHE_DIR.
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
+    try:
+        loop = njit(signature, cache=True, **options)(function)
+    except RuntimeError:  # none of them is writable
+        COMPILATIONS.uncached = True
+        COMPILATIONS.compiled.append(name)
+        return njit(signature, **options)(function)
+    (COMPILATIONS.compiled if loop.stats.cache_misses else COMPILATIONS.loaded).append(name)
+    COMPILATIONS.folders.add(loop.stats.cache_path)
+    return loop
 
 
 # No reordering and no assumptions about NaN: an invalid vector must remain visible as NaN.
@@ -41,7 +85,7 @@ _KINDS = {
     "b": boolean,
     "r": types.UniTuple(int64, 4),
 }
-compiled = compiler([_KINDS], _OPTIONS)
+compiled = compiler(_KINDS, _OPTIONS)
 """For float32: a is a field (B, C, H, W), k a bool mask of that shape, i an integer, f a float, b a bool, r a tuple of
 four integers."""
 inner = njit(forceinline=True, **_OPTIONS)

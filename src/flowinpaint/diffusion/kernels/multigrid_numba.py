@@ -5,19 +5,27 @@ Every array is (B, C, H+2, W+2); a call processes the lines, rows or images from
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import boolean, float32, float64, int64, njit, uintp
 
-from flowinpaint.diffusion.kernels.compiled import compiler
+from flowinpaint.diffusion.kernels.compiled import LoopOfTypes
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": True, "error_model": "numpy"}
-_KINDS = [{"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64} for real in (float32, float64)]
-compiled = compiler(_KINDS, _OPTIONS)
-"""For float32 and float64: a is an array (B, C, H, W), i an integer, b a bool, f a float.
+_KINDS = {
+    np.dtype(name): {"a": real[:, :, :, ::1], "i": int64, "b": boolean, "f": float64}
+    for name, real in (("float32", float32), ("float64", float64))
+}
+"""By the type of arrays: a is an array (B, C, H, W), i an integer, b a bool, f a float."""
 
-Always both types and in this order: numba's cache confuses them if concurrent processes fill it in different orders.
-"""
+
+def compiled(arguments: str) -> Callable[[Callable[..., None]], LoopOfTypes]:
+    """Decorate a loop with these argument types, one letter each."""
+    return lambda function: LoopOfTypes(function, arguments, _KINDS, _OPTIONS)
+
+
 inner = njit(forceinline=True, **_OPTIONS)
 
 
@@ -59,7 +67,8 @@ def rows(w, pivots, u, f, parity, fresh, start, stop):
             for i in range(start, stop, 4):
                 for y in range(1 + parity + 2 * i, 1 + parity + 2 * min(i + 4, stop), 2):
                     if fresh:
-                        v[y] = g[y] * inverse[y]
+                        for x in range(W):  # an expression of whole arrays takes two seconds to compile
+                            v[y, x] = g[y, x] * inverse[y, x]
                         continue
                     for x in range(1, W - 1):
                         v[y, x] = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import torch
+
+from flowinpaint.opencv import cv2
 
 Float = npt.NDArray[np.float32]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.data import matchers
+from flowinpaint.opencv import cv2
 
 Float = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]

@@ -1,0 +1,106 @@
+"""OpenCV, imported on first use, with a message that names the command if it is missing, damaged or too old.
+
+Four wheels (WHEELS) install the same folder `cv2`: the one installed last overwrites the others, and uninstalling one
+removes files of the others. So flowinpaint depends on none of them and uses the one that is installed. Arrays are
+filled without OpenCV; it reads and writes pictures, draws, refines on a second image, and runs the two `opencv-…`
+methods. Modules of the package use `from flowinpaint.opencv import cv2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from flowinpaint.errors import InputError
+
+__all__ = ["WHEELS", "contrib_command", "cv2", "installed_wheels", "load_opencv", "silenced"]
+
+WHEELS = ("opencv-contrib-python-headless", "opencv-python-headless", "opencv-contrib-python", "opencv-python")
+"""The distributions that own `cv2`. The first is the extra `opencv`: it has all that flowinpaint uses."""
+OLDEST = (4, 9)
+
+
+def installed_wheels() -> dict[str, str]:
+    """The versions of the installed wheels by name; more than one means that they have overwritten each other."""
+    from importlib.metadata import PackageNotFoundError, version  # slow, and needed for messages only
+
+    found = {}
+    for name in WHEELS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def contrib_command() -> str:
+    """The command that installs the contributed modules (`cv2.ximgproc`) in place of the installed wheels.
+
+    It keeps windows (`cv2.imshow`) and the minor version.
+    """
+    wheels = installed_wheels()
+    if not wheels:
+        return f"pip install {WHEELS[0]}"
+    with_windows = any(not name.endswith("headless") for name in wheels)
+    minor = ".".join(max(wheels.values(), key=_numbers).split(".")[:2])
+    replacement = f"opencv-contrib-python{'' if with_windows else '-headless'}=={minor}.*"
+    return f"pip uninstall -y {' '.join(wheels)} && pip install {replacement}"
+
+
+@cache
+def load_opencv() -> ModuleType:
+    """OpenCV's module; InputError if it cannot be used."""
+    try:
+        module = import_module("cv2")
+    except ModuleNotFoundError as error:
+        if error.name != "cv2":
+            raise InputError(f"OpenCV cannot be imported: {error}") from error
+        raise InputError(
+            f"flowinpaint needs OpenCV: pip install {WHEELS[0]}, or one of {', '.join(WHEELS[1:])}"
+        ) from error
+    except ImportError as error:  # often libGL.so.1, which wheels without windows do not need
+        raise InputError(
+            f"OpenCV cannot be imported: {error}; on a machine without a display use one of the -headless wheels, such "
+            f"as {WHEELS[0]}"
+        ) from error
+    found = getattr(module, "__version__", "")
+    if not found:  # uninstalling one of two wheels leaves an incomplete folder
+        names = " ".join(installed_wheels() or WHEELS[:1])
+        raise InputError(f"OpenCV is incomplete: pip uninstall -y {names} && pip install {names.split()[0]}")
+    if _numbers(found) < OLDEST:
+        raise InputError(f"OpenCV must be {'.'.join(map(str, OLDEST))} or newer, got {found}")
+    return module
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version such as "5.0.0.93" or "4.10.0-dev"."""
+    return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Keep OpenCV from printing, since our errors name the file."""
+    log = getattr(load_opencv().utils, "logging", load_opencv())  # OpenCV 5 or 4
+    level = log.getLogLevel()
+    log.setLogLevel(0)
+    try:
+        yield
+    finally:
+        log.setLogLevel(level)
+
+
+class _Lazy(ModuleType):
+    """Stands for `cv2` and imports it when an attribute is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(load_opencv(), name)
+
+
+if TYPE_CHECKING:
+    import cv2
+else:
+    cv2 = _Lazy("cv2")
