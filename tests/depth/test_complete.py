@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,6 +73,14 @@ def test_confidence_and_noise_of_points() -> None:
     assert fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", noise=0.05).info["noise"] is not None
     with pytest.raises(fi.InputError, match="confidence must be a number or have shape"):
         fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", confidence=[0.5, 1.0])
+
+
+def test_a_result_is_saved_in_a_unit(tmp_path: Path) -> None:
+    result = fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic")
+    with pytest.raises(fi.InputError, match=r"new/depth\.png: a 16-bit PNG of one channel needs a unit"):
+        result.save(tmp_path / "new/depth.png")
+    result.save(tmp_path / "new/depth.png", unit="mm")
+    np.testing.assert_allclose(fi.read_flow(tmp_path / "new/depth.png", "mm")[0], result.flow, atol=6e-4)
 
 
 def test_few_points_and_certain_results_are_not_restrained() -> None:
