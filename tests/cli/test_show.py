@@ -17,7 +17,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("flow.flo", "flow.png", "flow.npy", "flow.npz", "flow.pfm"):
         fi.write_flow(name, flow)
     fi.write_flow("depth.pfm", np.abs(flow[..., :1]) + 1)
-    fi.write_flow("disparity.png", np.abs(flow[..., :1]) + 1)
+    fi.write_flow("disparity.png", np.abs(flow[..., :1]) + 1, unit="px/256")
     fi.write_flow("many.npy", np.repeat(flow, 3, axis=2))
     fi.write_image("image.png", np.full((30, 40, 3), 128, np.uint8))
     fi.write_image("small.png", np.full((3, 4, 3), 128, np.uint8))
@@ -29,7 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_any_field_is_drawn_next_to_its_file(folder: Path, name: str) -> None:
     before = Path(name).read_bytes()
-    code, stdout, stderr = run_cli("show", name)
+    unit = ["--unit", "px/256"] if name == "disparity.png" else []
+    code, stdout, stderr = run_cli("show", name, *unit)
     assert (code, stderr) == (0, "")
     assert f"Wrote {name}.show.png: " in stdout
     assert "10 % of the pixels are unknown" in stdout
@@ -37,7 +38,7 @@ def test_any_field_is_drawn_next_to_its_file(folder: Path, name: str) -> None:
     assert drawn is not None
     assert min(drawn.shape[:2]) > 400
     assert Path(name).read_bytes() == before
-    assert run_cli("show", name)[0] == 0  # an earlier picture may be replaced
+    assert run_cli("show", name, *unit)[0] == 0  # an earlier picture may be replaced
 
 
 def test_arrows_and_images_change_the_picture_whose_folder_is_made(folder: Path) -> None:

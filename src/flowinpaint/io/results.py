@@ -26,7 +26,7 @@ def save_result(path: StrPath, arrays: Arrays, **options: Any) -> None:
             f"{path}: save writes the field, in {', '.join(FLOW_SUFFIXES)}; for a picture call "
             "write_image(path, result.preview())"
         )
-    check_flow_writable(path, arrays.flow.shape[2])
+    check_flow_writable(path, arrays.flow.shape[2], options.get("unit"))
     if suffix != ".npz" or options:
         make_folder(path.parent)
         write_flow(path, arrays.flow, **options)
