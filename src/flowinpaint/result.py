@@ -156,14 +156,14 @@ class Result:
 
         return result_sheet(self._arrays, self.info)
 
-    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def save(self, path: str | os.PathLike[str], unit: str | float | None = None) -> None:
         """Write the field in the format of the suffix, as `write_flow` does; NaN means unknown. Makes the folder.
 
-        A .npz also has `expected_error` and `inliers`, if known. options: further keywords of `write_flow`.
+        A .npz also has `expected_error` and `inliers`, if known. unit: of a 16-bit PNG of one channel.
         """
         from flowinpaint.io.results import save_result
 
-        save_result(path, self._arrays, **options)
+        save_result(path, self._arrays, unit)
 
     def trusted(self, max_error: float) -> Any:
         """The field (H, W, C), NaN where the expected error is above `max_error` or the field is not filled."""
