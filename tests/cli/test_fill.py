@@ -301,3 +301,25 @@ def test_output_folders_are_made(folder: Path) -> None:
     code, _, stderr = run_cli("fill", folder / "image.png", folder / "flow.flo", *arguments)
     assert (code, stderr) == (0, "")
     assert all((folder / "new" / name).is_file() for name in outputs.values())
+
+
+def test_regions_limit_the_fill_and_the_use_of_the_image(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = np.zeros((24, 33), np.bool_)
+    where[:, 10:30] = True
+    fi.write_mask(folder / "where.png", where)
+    options = ("--method", "laplace-beltrami", "--fill-where", "where.png", "--max-gap", "3")
+    monkeypatch.chdir(folder)
+    assert run_cli("fill", "image.png", "flow.flo", "-o", "part.flo", *options)[0] == 0
+    field, valid = fi.read_flow(folder / "part.flo")
+    expected = fi.inpaint(
+        fi.read_image(folder / "image.png"),
+        fi.read_flow(folder / "flow.flo")[0],
+        method="laplace-beltrami",
+        fill_where=where,
+        max_gap=3,
+    )
+    np.testing.assert_array_equal(field, expected.flow)
+    assert 0 < valid.sum() < valid.size
+    assert run_cli("fill", "image.png", "flow.flo", "-o", "all.flo", "--image-where", "where.png")[0] == 0
+    code, _, stderr = run_cli("fill", "image.png", "flow.flo", "-o", "all.flo", "--max-gap", "-1")
+    assert (code, stderr) == (1, "Error: max_gap must be a distance in px above 0, got -1.0\n")

@@ -133,7 +133,7 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     ),
     "inliers in a format without zero": (
         ["--robust", "--inliers", "i.png"],
-        "--inliers must be a file name ending in .pfm, .npy, .npz, got i.png",
+        "--inliers must be a file name ending in .pfm, .npy, .npz, .tif, .tiff, got i.png",
     ),
     "inliers over the output": (["--robust", "--inliers", "o.flo"], "o.flo: is also an input or another output"),
     "inliers over the second image": (["--second", "s.npy", "--inliers", "s.npy"], "s.npy: is also an input"),

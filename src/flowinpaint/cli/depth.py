@@ -11,33 +11,19 @@ import numpy.typing as npt
 import typer
 from rich.text import Text
 
-from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
+from flowinpaint.cli.console import output, solver_bar, warnings_told
 from flowinpaint.cli.options import Device
+from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.depth.camera import project, read_calibration
 from flowinpaint.depth.colmap import read_colmap
 from flowinpaint.depth.complete import complete_depth, depth_points
 from flowinpaint.depth.velodyne import read_velodyne
 from flowinpaint.errors import InputError
-from flowinpaint.io import (
-    Unit,
-    check_flow_writable,
-    check_image_writable,
-    clip_to_format,
-    make_folder,
-    parse_unit,
-    png_unit,
-    read_flow,
-    read_image,
-    write_flow,
-    write_image,
-)
+from flowinpaint.io import Unit, parse_unit, png_unit, read_flow, read_image
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.registry import get_method
 from flowinpaint.result import Result
-from flowinpaint.viz.sheet import preview as draw_preview
-
-ERROR_SUFFIXES = (".pfm", ".npy", ".npz", ".tif", ".tiff")
-"""Formats that can hold the value 0, which expected errors have where points are."""
 
 
 class _Points(NamedTuple):
@@ -88,25 +74,21 @@ def command(
     device: Device = "auto",
 ) -> None:
     """From a LiDAR scan, a sparse depth image or a COLMAP model to dense metric depth."""
-    level = parse_unit(unit)
     if (scan is None) == (colmap is None):
         raise InputError("depth needs either SCAN or --colmap, got " + ("both" if scan else "none"))
-    _check_outputs([out, errors, preview], [image, scan, *(calibration or [])])
+    if errors is not None and not (robust or get_method(method).gives_error):
+        raise InputError(f"--errors needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
+    outputs = Outputs(out, errors, None, preview, parse_unit(unit))
+    outputs.check_names([image, scan, *(calibration or [])])
     with unit_option_named():
-        check_flow_writable(out, 1, level)
-    if errors is not None:
-        if errors.suffix.lower() not in ERROR_SUFFIXES:
-            raise InputError(f"--errors must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {errors}")
-        check_flow_writable(errors, 1)
-    if preview is not None:
-        check_image_writable(preview)
+        outputs.check_writable(1)
     guide = read_image(image)
     with warnings_told():
         if colmap is not None:
             uv, depth = read_colmap(colmap, name or image.name)
             points = _Points(*_inside(uv, depth, guide.shape), seen=True)
         else:
-            points = _read_points(Path(scan or ""), calibration, camera, guide, image, level)
+            points = _read_points(Path(scan or ""), calibration, camera, guide, image, outputs.unit)
     with solver_bar() as report, warnings_told():
         result = complete_depth(
             guide,
@@ -119,22 +101,9 @@ def command(
             bounds=bounds,
             progress=partial(report, method),
         )
-    if errors is not None and result.expected_error is None:
-        raise InputError(f"--errors needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
-    picture = None if preview is None else _picture(result, method)
-    for path in filter(None, (out, errors, preview)):
-        make_folder(path.parent)
-    dense = clip_to_format(out, result.flow, level)
-    write_flow(out, dense, unit=level)
-    if errors is not None:
-        write_flow(errors, result.expected_error[..., None])
-    if preview is not None and picture is not None:
-        write_image(preview, picture)
-    if clipped := int((dense != result.flow).sum()):
-        say("Warning:", "yellow", f"{clipped} depths were clipped to the range of a 16-bit PNG.")
+    outputs.write(result)
     output.print(Text(_sentence(out, points, result)), soft_wrap=True)
-    for path in filter(None, (errors, preview)):
-        tell_written(path)
+    outputs.tell_others()
 
 
 def _read_points(
@@ -171,15 +140,6 @@ def _inside(uv: npt.NDArray[Any], depth: npt.NDArray[Any], shape: tuple[int, ...
     return uv[inside], depth[inside]
 
 
-def _picture(result: Result, method: str) -> npt.NDArray[np.uint8]:
-    arrays = result.arrays
-    assert arrays is not None and arrays.image is not None
-    known = np.isfinite(arrays.given[..., 0])
-    labelled = {method: (arrays.flow, f"{result.info['seconds']:.2f} s")}
-    expected = {method: arrays.expected_error}
-    return draw_preview(arrays.image, arrays.given, known, labelled, expected=expected, inliers=arrays.inliers)
-
-
 def _sentence(out: Path, points: _Points, result: Result) -> str:
     arrays = result.arrays
     assert arrays is not None
@@ -189,12 +149,3 @@ def _sentence(out: Path, points: _Points, result: Result) -> str:
         f"of {len(points.depth)}; {result.info['method']} on {result.info['device']}, "
         f"{result.info['seconds']:.2f} s."
     )
-
-
-def _check_outputs(outputs: list[Path | None], inputs: list[Path | None]) -> None:
-    """Raise InputError if an output would overwrite an input or another output."""
-    taken = {path.resolve() for path in inputs if path is not None}
-    for path in filter(None, outputs):
-        if path.resolve() in taken:
-            raise InputError(f"{path}: is also an input or another output; choose another name")
-        taken.add(path.resolve())

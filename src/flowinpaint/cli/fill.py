@@ -6,40 +6,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy.typing as npt
 import typer
 from rich.text import Text
 
-from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
+from flowinpaint.cli.console import output, solver_bar, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
+from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.errors import InputError
-from flowinpaint.io import (
-    check_flow_writable,
-    check_image_writable,
-    clip_to_format,
-    make_folder,
-    parse_unit,
-    png_unit,
-    read_image,
-    read_map,
-    read_probability,
-    write_flow,
-    write_image,
-)
+from flowinpaint.io import parse_unit, png_unit, read_image, read_map, read_mask, read_probability
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
 from flowinpaint.robust.hints import check_takes_weights
-from flowinpaint.spaces import SpaceName
-from flowinpaint.viz.sheet import preview as draw_preview
 
 Array = npt.NDArray[Any]
-
-ERROR_SUFFIXES = (".pfm", ".npy", ".npz")
-"""Formats that can hold the value 0, which expected errors have where vectors are known."""
 
 
 def command(
@@ -70,7 +54,8 @@ def command(
     errors: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the expected error of each vector: .pfm, .npy or .npz. Needs neuroexplicit or --robust."
+            help="Also write the expected error of each vector: .pfm, .npy, .npz or .tif. Needs neuroexplicit or "
+            "--robust."
         ),
     ] = None,
     robust: Annotated[
@@ -100,7 +85,7 @@ def command(
     ] = None,
     inliers: Annotated[
         Path | None,
-        typer.Option(help="Also write the probability that each given vector is correct: .pfm, .npy or .npz."),
+        typer.Option(help="Also write the probability that each given vector is correct: .pfm, .npy, .npz or .tif."),
     ] = None,
     columns: Annotated[
         str | None,
@@ -120,6 +105,16 @@ def command(
     ] = "linear",
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value.")
+    ] = None,
+    fill_where: Annotated[
+        Path | None, typer.Option(metavar="MASK", help="Fill only where this mask file is not zero.")
+    ] = None,
+    image_where: Annotated[
+        Path | None,
+        typer.Option(metavar="MASK", help="Use the image only where this file is not zero, not on removed objects."),
+    ] = None,
+    max_gap: Annotated[
+        float | None, typer.Option(metavar="PX", help="Leave pixels unknown if all trusted vectors are farther.")
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -149,75 +144,51 @@ def command(
         check_takes_weights(found)
     if inliers is not None and not judged:
         raise InputError("--inliers needs --robust, --noise, --confidence or --second")
-    _check_distinct(
-        [out, preview, errors, inliers], inputs=[image, flow, mask, params, second, *map(_file_of, (noise, confidence))]
-    )
     if invert_mask and mask is None:
         raise InputError("--invert-mask needs --mask")
-    level = parse_unit(unit)
+    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit))
+    files = [image, flow, mask, params, second, fill_where, image_where, *map(_file_of, (noise, confidence))]
+    outputs.check_names(files)
     with unit_option_named():
-        sparse = read_sparse(flow, kind, columns, frames, png_unit(flow, level))
-        check_flow_writable(out, sparse.channels, level)
-    for name, path in (("--errors", errors), ("--inliers", inliers)):
-        if path is not None and path.suffix.lower() not in ERROR_SUFFIXES:
-            raise InputError(f"{name} must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {path}")
-        if path is not None:
-            check_flow_writable(path, 1)
-    if preview is not None:
-        check_image_writable(preview)
+        sparse = read_sparse(flow, kind, columns, frames, png_unit(flow, outputs.unit))
+        outputs.check_writable(sparse.channels)
     guide = read_image(image)
     sparse.check_image(image, guide)
     sparse.apply_mask(mask, invert_mask)
-    other = None if second is None else read_image(second)
-    if second is not None and other is not None:
-        check_size(second, other.shape, image, guide.shape)
-    hints: dict[str, Any] = {
+    if not judged:
+        sparse.check_storable(out, outputs.unit)
+    options: dict[str, Any] = {
         "robust": robust,
         "noise": _point_values("--noise", noise, read_map),
         "confidence": _point_values("--confidence", confidence, read_probability),
-        "second": other,
+        "second": _read_alike(second, read_image, image, guide),
+        "fill_where": _read_alike(fill_where, read_mask, image, guide),
+        "image_where": _read_alike(image_where, read_mask, image, guide),
+        "max_gap": max_gap,
+        "space": space,
+        "bounds": bounds,
     }
-    if not judged:
-        sparse.check_storable(out, level)
-
     parameters: dict[str, Any] = ({} if table is None else table.at(sparse.density(guide))) | overrides
     with solver_bar() as report, warnings_told():
-        progress = partial(report, method)
-        where = {"space": cast(SpaceName, space), "bounds": bounds}
-        result = sparse.fill(guide, method, device, hints, progress=progress, **where, **parameters)
-    given, known = sparse.field, sparse.known
-    assert given is not None and known is not None
-    if errors is not None and result.expected_error is None:
-        raise InputError(f"--errors: {method} predicts no errors from {int(known.sum())} vectors")
-    picture = None
-    if preview is not None:
-        labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
-        expected = {method: result.expected_error}
-        picture = draw_preview(guide, given, known, labelled, expected=expected, inliers=result.inliers)
-    for path in filter(None, (out, errors, inliers, preview)):
-        make_folder(path.parent)
-    dense = clip_to_format(out, result.flow, level)
-    write_flow(out, dense, unit=level)
-    if errors is not None and result.expected_error is not None:
-        write_flow(errors, result.expected_error[..., None])
-    if inliers is not None and result.inliers is not None:
-        write_flow(inliers, result.inliers[..., None])
-    if preview is not None and picture is not None:
-        write_image(preview, picture)
-    if clipped := int((dense != result.flow).any(-1).sum()):
-        say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a 16-bit PNG.")
+        result = sparse.fill(guide, method, device, progress=partial(report, method), **options, **parameters)
+    outputs.write(result)
     info = result.info
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
-    sentence = (
-        f"Wrote {out}: {sparse.given(result)}; {info['method']} on {info['device']}, "
-        f"{info['seconds']:.2f} s{iterations}."
-    )
-    output.print(Text(sentence), soft_wrap=True)
+    sentence = f"{sparse.given(result)}; {info['method']} on {info['device']}, {info['seconds']:.2f} s{iterations}."
+    output.print(Text(f"Wrote {out}: {sentence}"), soft_wrap=True)
     if (probabilities := sparse.probabilities(result)) is not None:
         noun = "given vectors" if result.points is None else "used points"
         output.print(Text(_judgement(probabilities, info["noise"], noun)), soft_wrap=True)
-    for path in filter(None, (errors, inliers, preview)):
-        tell_written(path)
+    outputs.tell_others()
+
+
+def _read_alike(path: Path | None, read: Callable[[Path], Array], image: Path, guide: Array) -> Array | None:
+    """The image or mask in a file, of the size of the image; None without a file."""
+    if path is None:
+        return None
+    found = read(path)
+    check_size(path, found.shape, image, guide.shape)
+    return found
 
 
 def _file_of(text: str | None) -> Path | None:
@@ -246,12 +217,3 @@ def _judgement(p: Array, noise: float | None, noun: str) -> str:
     wrong = int((p < 0.5).sum())
     found = f"{wrong} of {p.size} {noun} ({100 * wrong / p.size:.1f} %) are probably wrong"
     return f"{found}; the noise of the others is {noise:.3g} in the field's unit."
-
-
-def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> None:
-    """Raise InputError if an output would overwrite an input or another output."""
-    taken = {path.resolve() for path in inputs if path is not None}
-    for path in filter(None, outputs):
-        if path.resolve() in taken:
-            raise InputError(f"{path}: is also an input or another output; choose another name")
-        taken.add(path.resolve())

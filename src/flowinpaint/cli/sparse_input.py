@@ -76,15 +76,15 @@ class SparseInput:
         assert self.known is not None
         return float(self.known.mean())
 
-    def fill(self, image: Array, method: str, device: str, hints: dict[str, Any], **keywords: Any) -> Result:
-        """The filled field. hints: robust, noise, confidence and second."""
+    def fill(self, image: Array, method: str, device: str, **keywords: Any) -> Result:
+        """The filled field; keywords are those of `inpaint`."""
         if self.matches is None:
             assert self.field is not None
-            return inpaint(image, self.field, self.known, method, device, **hints, **keywords)
+            return inpaint(image, self.field, self.known, method, device, **keywords)
         points, values, noise, confidence = self.matches
-        hints |= {"noise": _one("noise", noise, hints["noise"])}
-        hints |= {"confidence": _one("confidence", confidence, hints["confidence"])}
-        result = inpaint_points(image, points, values, method, device, **hints, **keywords)
+        for name, column in (("noise", noise), ("confidence", confidence)):
+            keywords[name] = _one(name, column, keywords.get(name))
+        result = inpaint_points(image, points, values, method, device, **keywords)
         assert result.arrays is not None
         self.field = result.arrays.given
         self.known = np.asarray(np.isfinite(self.field).all(-1))

@@ -1,0 +1,84 @@
+"""`Outputs`: the files that `fill` and `depth` write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flowinpaint.cli.console import say, tell_written
+from flowinpaint.errors import InputError
+from flowinpaint.io import (
+    Unit,
+    check_flow_writable,
+    check_image_writable,
+    clip_to_format,
+    make_folder,
+    write_flow,
+    write_image,
+)
+from flowinpaint.result import Result
+
+MAP_SUFFIXES = (".pfm", ".npy", ".npz", ".tif", ".tiff")
+"""Formats that can hold the value 0, which expected errors have where vectors are known."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The dense field, maps of expected errors and of inlier probabilities, and a picture; None for those not wanted.
+
+    unit: of a field in a 16-bit PNG of one channel.
+    """
+
+    field: Path
+    errors: Path | None = None
+    inliers: Path | None = None
+    preview: Path | None = None
+    unit: Unit | None = None
+
+    def check_names(self, inputs: Sequence[Path | None]) -> None:
+        """Raise InputError if an output would overwrite an input or another output, or a map has no suitable suffix."""
+        taken = {path.resolve() for path in inputs if path is not None}
+        for path in filter(None, (self.field, self.preview, self.errors, self.inliers)):
+            if path.resolve() in taken:
+                raise InputError(f"{path}: is also an input or another output; choose another name")
+            taken.add(path.resolve())
+        for option, file in (("--errors", self.errors), ("--inliers", self.inliers)):
+            if file is not None and file.suffix.lower() not in MAP_SUFFIXES:
+                raise InputError(f"{option} must be a file name ending in {', '.join(MAP_SUFFIXES)}, got {file}")
+
+    def check_writable(self, channels: int) -> None:
+        """Raise InputError if a file cannot be written."""
+        check_flow_writable(self.field, channels, self.unit)
+        for path in filter(None, (self.errors, self.inliers)):
+            check_flow_writable(path, 1)
+        if self.preview is not None:
+            check_image_writable(self.preview)
+
+    def write(self, result: Result) -> None:
+        """Write the files of a result, after making their folders; nothing if one of the maps is missing."""
+        arrays = result.arrays
+        assert arrays is not None
+        if self.errors is not None and arrays.expected_error is None:
+            count = int(np.isfinite(arrays.given).all(-1).sum())
+            raise InputError(f"--errors: {result.info['method']} predicts no errors from {count} vectors")
+        picture = None if self.preview is None else result.preview()
+        for path in filter(None, (self.field, self.errors, self.inliers, self.preview)):
+            make_folder(path.parent)
+        stored = clip_to_format(self.field, arrays.flow, self.unit)
+        write_flow(self.field, stored, unit=self.unit)
+        for file, values in ((self.errors, arrays.expected_error), (self.inliers, arrays.inliers)):
+            if file is not None and values is not None:
+                write_flow(file, values[..., None])
+        if self.preview is not None and picture is not None:
+            write_image(self.preview, picture)
+        filled = np.isfinite(arrays.flow).all(-1)
+        if clipped := int((stored != arrays.flow).any(-1)[filled].sum()):
+            say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a 16-bit PNG.")
+
+    def tell_others(self) -> None:
+        """Print the names of the files besides the field."""
+        for path in filter(None, (self.errors, self.inliers, self.preview)):
+            tell_written(path)
