@@ -14,7 +14,7 @@ import numpy as np
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Flow
 from flowinpaint.io.image_headers import MAX_EXPANSION, size_fault
-from flowinpaint.opencv import cv2
+from flowinpaint.opencv import cv2, silenced
 
 _MAGIC = b"\x76\x2f\x31\x01"
 _SWITCH = "OPENCV_IO_ENABLE_OPENEXR"
@@ -43,7 +43,7 @@ def read_exr(path: Path) -> Flow:
     check_file(path, size_fault(width, height))
     forged = 2 * width * height > MAX_EXPANSION * len(data)
     check_file(path, forged and f"truncated or forged: {len(data)} bytes cannot hold {width}x{height} pixels")
-    with suppress(cv2.error):
+    with silenced(), suppress(cv2.error):
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None or pixels.shape[:2] != (height, width):
         raise FileFormatError(f"{path}: damaged: OpenCV cannot decode this EXR")
