@@ -31,6 +31,7 @@ from flowinpaint.io import (
     check_image_writable,
     clip_to_format,
     make_folder,
+    new_folder,
     read_flow,
     read_image,
     read_mask,
@@ -397,9 +398,11 @@ def test_images_and_masks_that_cannot_be_written(tmp_path: Path) -> None:
     for bad in (FLOW, np.zeros((2, 3, 4), np.uint8), np.zeros((0, 3), np.uint8), np.zeros(3, np.uint8)):
         with pytest.raises(InputError, match=r"a\.png: image must be "):
             write_image(tmp_path / "a.png", bad)
-    for path in ("a.npy", "no/a.png"):
-        with pytest.raises(InputError, match=path):
-            check_image_writable(tmp_path / path)
+    with pytest.raises(InputError, match=r"a\.npy"):
+        check_image_writable(tmp_path / "a.npy")
+    check_image_writable(tmp_path / "no" / "a.png")  # a command may make the folder
+    with pytest.raises(InputError, match=r"no/a\.png: the folder .* does not exist"):
+        write_image(tmp_path / "no" / "a.png", np.zeros((2, 3), np.uint8))
     for bad, name in ((KNOWN.astype(int), "a.png"), (FLOW > 0, "a.png")):
         with pytest.raises(InputError, match="mask must be bool"):
             write_mask(tmp_path / name, bad)
@@ -531,3 +534,20 @@ def test_clipping_to_a_format_brings_values_into_its_range(tmp_path: Path) -> No
         write_flow(tmp_path / "a.png", clipped, unit=unit)
         np.testing.assert_array_equal(read_flow(tmp_path / "a.png", unit)[0], clipped)
         np.testing.assert_array_equal(clip_to_format("a.png", clipped, unit), clipped)
+
+
+class TestNewFolder:
+    def test_it_is_made_with_its_parents(self, tmp_path: Path) -> None:
+        with new_folder(tmp_path / "a" / "b"):
+            pass
+        assert (tmp_path / "a" / "b").is_dir()
+
+    def test_it_is_removed_after_an_error_if_it_is_new_and_empty(self, tmp_path: Path) -> None:
+        (tmp_path / "old").mkdir()
+        with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "old" / "a" / "b"):
+            raise KeyboardInterrupt
+        assert list((tmp_path / "old").iterdir()) == []
+        with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "a" / "b"):
+            (tmp_path / "a" / "file").touch()
+            raise KeyboardInterrupt
+        assert [path.name for path in (tmp_path / "a").iterdir()] == ["file"]

@@ -174,6 +174,7 @@ def finish(request: Request, raw: Result) -> Result:
         inliers=None if raw.inliers is None else kind(raw.inliers),
         info=info,
         arrays=arrays,
+        restore=kind,
     )
 
 

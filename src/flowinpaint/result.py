@@ -8,15 +8,18 @@ vectors restored bit by bit unless `robust.fill` judged them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from flowinpaint.errors import warn_user
+from flowinpaint.errors import InputError, warn_user
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import torch
     from torch import Tensor
 
 Status = Literal["converged", "max_iterations", "stagnated", "complete"]
@@ -29,7 +32,8 @@ class Progress:
     """State of a long computation: its level, counted from the coarsest, 1 to `levels`, and its iterations so far.
 
     residual: a solver's relative residual; None for a computation that does not converge.
-    share: the finished fraction of the computation, from 0 to 1; None if unknown.
+    share: the finished fraction of the computation. It starts at 0, never decreases, and is 1 in the last call; for
+    solvers it is an estimate. None while a method of a plug-in does not report it.
     """
 
     level: int
@@ -78,6 +82,10 @@ class Info(TypedDict):
     noise: float | None
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
 @dataclass(frozen=True)
 class Arrays:
     """Numpy arrays behind a `Result`, whatever the types of the caller's arrays.
@@ -92,8 +100,26 @@ class Arrays:
     expected_error: npt.NDArray[np.float32] | None = None
     inliers: npt.NDArray[np.float32] | None = None
 
+    def about(self, time: str) -> str:
+        """Size, given share, time and quality, in words."""
+        import numpy as np
 
-@dataclass(frozen=True)
+        H, W, C = self.flow.shape
+        given, filled = (np.isfinite(x).all(axis=2) for x in (self.given, self.flow))
+        parts = [f"{W} x {H}, {C} channel{'s' * (C > 1)}, {_percent(given.mean())} given, {time}"]
+        if not filled.all():
+            parts[0] += f", {_percent(1 - filled.mean())} not filled"
+        if self.expected_error is not None:
+            errors = self.expected_error[filled & ~given if (filled & ~given).any() else filled]
+            if (errors := errors[~np.isnan(errors)]).size:
+                parts.append(f"expected error {np.median(errors):.3g} (median of the filled pixels)")
+        if self.inliers is not None and given.any():
+            wrong = np.count_nonzero(self.inliers[given] < 0.5) / np.count_nonzero(given)
+            parts.append(f"{_percent(wrong)} of the given vectors probably wrong")
+        return ",\n  ".join([parts[0], ", ".join(parts[1:])]) if len(parts) > 1 else parts[0]
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The dense field that `inpaint` returns, with its expected error.
 
@@ -108,6 +134,8 @@ class Result:
     inliers: (H, W) float32 in [0, 1], the estimated probability that each known vector is correct, NaN where none is
     known. It and the noise are None unless `inpaint` gets `robust`, `noise`, `confidence` or `second`.
     arrays: the same as numpy arrays, with the image and the given vectors.
+    restore: converts a numpy array (H, W, C) or (H, W) to the type of the caller's flow; None for numpy itself. A
+    result can be pickled if this can, such as a `functools.partial` of a function of a module.
     """
 
     flow: Any
@@ -115,4 +143,71 @@ class Result:
     expected_error: Any
     info: Info
     inliers: Any = None
-    arrays: Arrays | None = field(default=None, repr=False)
+    arrays: Arrays | None = None
+    restore: Callable[[npt.NDArray[Any]], Any] | None = None
+
+    def preview(self) -> npt.NDArray[np.uint8]:
+        """Draw a sheet (h, w, 3) of the image, the given vectors, the result and its expected errors."""
+        from flowinpaint.viz.result_sheet import result_sheet
+
+        return result_sheet(self._arrays, self.info)
+
+    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the field in the format of the suffix, as `write_flow` does; NaN means unknown. Makes the folder.
+
+        A .npz also has `expected_error` and `inliers`, if known. options: further keywords of `write_flow`.
+        """
+        from flowinpaint.io.results import save_result
+
+        save_result(path, self._arrays, **options)
+
+    def trusted(self, max_error: float) -> Any:
+        """The field (H, W, C), NaN where the expected error is above `max_error` or the field is not filled."""
+        import numpy as np
+
+        arrays = self._arrays
+        if arrays.expected_error is None:
+            raise InputError(
+                f"trusted needs expected errors, which {self.info['method']} does not predict here; use "
+                "method='neuroexplicit' or robust=True"
+            )
+        limit: object = max_error
+        if isinstance(limit, bool) or not isinstance(limit, Real) or not float(limit) >= 0:
+            raise InputError(
+                f"max_error must be a number of at least 0 in the unit of the field, got {max_error!r:.60}"
+            )
+        sure = arrays.expected_error <= float(limit)
+        return self._in_kind(np.where(sure[..., None], arrays.flow, np.float32(np.nan)))
+
+    def to_torch(self, device: str | torch.device = "cpu") -> Tensor:
+        """Copy the field to a tensor (1, C, H, W) float32, the form that networks take; "auto" is CUDA if available."""
+        import torch
+
+        from flowinpaint.checks import check_device
+
+        return torch.tensor(self._arrays.flow).permute(2, 0, 1)[None].contiguous().to(check_device(device))
+
+    def __repr__(self) -> str:
+        return f"Result({self._about()})"
+
+    def _repr_html_(self) -> str:
+        """The picture of a result in a notebook, above the line of `repr`."""
+        from flowinpaint.viz.result_sheet import result_html
+
+        return result_html(self.arrays, self.info, self._about())
+
+    def _about(self) -> str:
+        """The facts of `repr`, on two lines at most."""
+        info, arrays = self.info, self.arrays
+        time = f"{info['seconds']:.2f} s on {info['device']}"
+        return f"{info['method']}, {time}" if arrays is None else f"{info['method']}, {arrays.about(time)}"
+
+    @property
+    def _arrays(self) -> Arrays:
+        if self.arrays is None:
+            raise InputError("this Result has no arrays; only results of inpaint can be drawn, saved or converted")
+        return self.arrays
+
+    def _in_kind(self, array: npt.NDArray[Any]) -> Any:
+        """A numpy array (H, W, C) or (H, W) in the type of the caller's flow."""
+        return array if self.restore is None else self.restore(array)

@@ -59,7 +59,7 @@ def test_build_counts_what_it_took_and_names_what_it_skipped(place: Path) -> Non
         ([], "one of --photos, --cutouts and --textures is required"),
         (["--textures", "nowhere"], "textures: nowhere does not exist"),
         (["--textures", "in", "-o", "b.npz"], "--out must end in .safetensors, got b.npz"),
-        (["--textures", "in", "-o", "no/b.safetensors"], "the folder no does not exist"),
+        (["--textures", "nowhere", "-o", "no/deep/b.safetensors"], "textures: nowhere does not exist"),
         (["--cutouts", "in"], "cutouts: none of the pictures in in can be used"),
     ],
 )

@@ -204,7 +204,14 @@ ERRORS = {
         "small.png: is 5x4",
     ),
     "no such output format": (["image.png", "flow.flo", "-o", "o.jpeg"], "o.jpeg"),
-    "no such output folder": (["image.png", "flow.flo", "-o", "no/o.flo"], "does not exist"),
+    "an output folder that is a file": (
+        ["image.png", "flow.flo", "-o", "flow.flo/o.flo"],
+        "must be a folder, got a file",
+    ),
+    "an error with a new output folder": (
+        ["none.png", "flow.flo", "-o", "no/o.flo"],
+        "none.png: there is no such file",
+    ),
     "no such preview format": (["image.png", "flow.flo", "-o", "o.flo", "--preview", "p.doc"], "p.doc"),
     "wrong channels for the output": (["image.png", "five.npy", "-o", "o.flo"], "channels"),
     "unknown method": (
@@ -286,3 +293,11 @@ def test_parameters_of_another_method_are_refused(folder: Path) -> None:
     assert code == 1
     assert "must hold parameters of nearest, got those of eed" in stderr
     assert not (folder / "o.flo").exists()
+
+
+def test_output_folders_are_made(folder: Path) -> None:
+    outputs = {"-o": "a/b/o.flo", "--preview": "c/p.png", "--errors": "a/e.pfm"}
+    arguments = [x for option, name in outputs.items() for x in (option, folder / "new" / name)]
+    code, _, stderr = run_cli("fill", folder / "image.png", folder / "flow.flo", *arguments)
+    assert (code, stderr) == (0, "")
+    assert all((folder / "new" / name).is_file() for name in outputs.values())

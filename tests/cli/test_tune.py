@@ -62,7 +62,7 @@ def test_it_resumes_and_the_file_serves_fill_and_evaluate(place: Path) -> None:
     ("arguments", "sentence"),
     [
         (["-o", "eed.csv"], "--out must end in .json, got eed.csv"),
-        (["-o", "no/eed.json"], "the folder no does not exist"),
+        (["-o", "frames/sub/eed.json", "--root", "nowhere"], "root: nowhere does not exist"),
         (
             ["-o", "eed.json", "--densities", "x"],
             "--densities must be percentages above 0 and up to 100, such as 1,5,10, got 'x'",
@@ -78,3 +78,4 @@ def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: l
     assert stderr.startswith("Error: ")
     assert sentence in stderr
     assert [p.name for p in place.iterdir()] == ["frames"]
+    assert not (place / "frames" / "sub").exists()

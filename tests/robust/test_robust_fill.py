@@ -286,12 +286,16 @@ class TestFills:
         )
         assert shapes == [(H // 2, W // 2)] * FILLS + [(H, W)]
 
-    def test_progress_is_the_share_of_finished_fills(self) -> None:
+    def test_progress_is_the_share_of_all_fills(self) -> None:
         seen: list[Progress] = []
         filled(progress=seen.append)
-        assert [p.level for p in seen] == list(range(1, FILLS + 2))
-        assert [p.share for p in seen] == pytest.approx([i / (FILLS + 1) for i in range(FILLS + 1)])
-        assert {p.levels for p in seen} == {FILLS + 1}
+        shares = [p.share or 0.0 for p in seen]
+        assert shares == sorted(shares)
+        assert (shares[0], shares[-1]) == (0, 1)
+        assert {p.level for p in seen} == set(range(1, FILLS + 2))
+        assert {p.levels for p in seen[1:]} == {FILLS + 1}
+        starts = [min(p.share or 0.0 for p in seen[1:] if p.level == k) for k in range(1, FILLS + 2)]
+        assert starts == pytest.approx([i * 0.25 / (FILLS * 0.25 + 1) for i in range(FILLS + 1)])
 
 
 class TestExactness:

@@ -20,6 +20,7 @@ from flowinpaint.version import __version__
 VERBS = {
     "fill": "Fill a sparse field, guided by an image.",
     "depth": "From a LiDAR scan, a sparse depth image or a COLMAP model to dense metric depth.",
+    "show": "Draw a field as a picture with a key: colours or arrows.",
     "demo": "Fill the sparse flow of a made-up scene with every method, and draw the results.",
     "methods": "List the methods and their parameters.",
     "evaluate": "Measure methods on frames with ground truth: errors, time, and errors relative to a reference method.",

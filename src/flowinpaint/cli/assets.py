@@ -17,7 +17,7 @@ from flowinpaint.data.bank import BANK_SUFFIX, KINDS, MAX_SIDE, MIN_SIDE, Pictur
 from flowinpaint.data.generator.render import LayeredFlow
 from flowinpaint.data.procedural_pictures import procedural_bank
 from flowinpaint.errors import InputError
-from flowinpaint.io import check_image_writable, write_image
+from flowinpaint.io import check_image_writable, make_folder, new_folder, write_image
 from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import Rgb, as_rgb, field_range, flow_to_rgb
 from flowinpaint.viz.sheet import Panel, contact_sheet
@@ -65,7 +65,8 @@ def build(
         if len(skipped) <= _SKIPPED_SHOWN + 1:
             say("Skipped:", "yellow", sentence if len(skipped) <= _SKIPPED_SHOWN else "and more …")
 
-    with progress_bar("pictures", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), total=None) as (bar, task):
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with new_folder(out.parent), progress_bar("pictures", *columns, total=None) as (bar, task):
 
         def report(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
@@ -90,6 +91,7 @@ def preview(
     check_image_writable(out)
     source = procedural_bank() if bank is None else read_bank(bank)
     panels = _pictures(source, count, seed, size) if pictures else _scenes(source, count, seed, size)
+    make_folder(out.parent)
     write_image(out, contact_sheet(panels, min(count, _COLUMNS)))
     tell_written(out)
 

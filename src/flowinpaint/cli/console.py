@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -80,31 +79,31 @@ def progress_bar(
 
 
 @contextmanager
-def solver_bar(tolerance: float = 1e-6) -> Iterator[Callable[[str, Progress], None]]:
-    """A progress bar for solvers: the level, and how far the residual has fallen towards the tolerance.
+def solver_bar() -> Iterator[Callable[[str, Progress], None]]:
+    """A progress bar for fills: the finished share and the time left, and the residual of a solver.
 
-    For a method that reports the finished share, the bar shows this share and the time left; without a terminal, a line
-    with both is printed every BETWEEN_LINES seconds.
+    Without a terminal, a line with both is printed every BETWEEN_LINES seconds. For a method of a plug-in that does not
+    know its share, the bar shows the level and the step.
     """
     columns = ("{task.description}", BarColumn(), "{task.fields[state]}", TimeElapsedColumn())
     with progress_bar(*columns, total=1.0, state="") as (bar, task):
         start = told = time.monotonic()
 
         def report(method: str, p: Progress) -> None:
-            nonlocal told
-            state = f"level {p.level}/{p.levels}  step {p.iterations}"
-            done = p.share or 0.0
-            if p.share:
+            nonlocal start, told
+            done, state = p.share, f"level {p.level}/{p.levels}  step {p.iterations}"
+            if done is None:
+                done = (p.level - 1) / p.levels
+            elif done == 0:  # the next of several methods
+                start, state = time.monotonic(), "starting"
+            else:
                 now = time.monotonic()
-                state = f"{p.share:.0%}  {timedelta(seconds=round((now - start) * (1 / p.share - 1)))} left"
+                state = f"{done:.0%}  {timedelta(seconds=round((now - start) * (1 / done - 1)))} left"
                 if now - told > BETWEEN_LINES and not messages.is_terminal:
                     told = now
                     say("Filling:", "green", state)
             if p.residual is not None:
                 state += f"  residual {p.residual:.1e}"
-                goal = math.log(min(tolerance, 0.1))
-                share = min(1.0, max(0.0, math.log(max(p.residual, 1e-300)) / goal))
-                done = (p.level - 1 + share) / p.levels
             bar.update(task, description=Path(method).name, completed=done, state=state)
 
         yield report

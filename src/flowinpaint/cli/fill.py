@@ -21,6 +21,7 @@ from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
     clip_to_format,
+    make_folder,
     parse_unit,
     png_unit,
     read_flow,
@@ -175,7 +176,7 @@ def command(
         raise InputError(f"{out}: a 16-bit PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
 
     parameters: dict[str, Any] = ({} if table is None else table.at(float(known.mean()))) | overrides
-    with solver_bar(float(parameters.get("tolerance", 1e-6))) as report, warnings_told():
+    with solver_bar() as report, warnings_told():
         progress = partial(report, method)
         result = inpaint(
             guide,
@@ -196,6 +197,8 @@ def command(
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         expected = {method: result.expected_error}
         picture = draw_preview(guide, sparse, known, labelled, expected=expected, inliers=result.inliers)
+    for path in filter(None, (out, errors, inliers, preview)):
+        make_folder(path.parent)
     dense = clip_to_format(out, result.flow, level)
     write_flow(out, dense, unit=level)
     if errors is not None and result.expected_error is not None:

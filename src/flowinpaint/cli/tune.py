@@ -17,7 +17,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.evaluation import tuning
 from flowinpaint.evaluation.parameter_file import ParameterTable, write_parameters
 from flowinpaint.evaluation.report import parameters_text
-from flowinpaint.io import atomic_path
+from flowinpaint.io import atomic_path, new_folder
 
 app = typer.Typer(no_args_is_help=True, help="Search for the best parameters of a method on frames with ground truth.")
 
@@ -49,7 +49,8 @@ def eed(
     shares = parse_percents(densities)
     if out.suffix != ".json":
         raise InputError(f"--out must end in .json, got {out}")
-    with atomic_path(out.with_suffix(".csv")) as table_file:  # opened first, to fail early if it cannot be written
+    table_path = out.with_suffix(".csv")
+    with new_folder(out.parent), atomic_path(table_path) as table_file:  # first, to fail early if it cannot be written
         found = len(find_samples(root))
         if found < samples:
             say("Note:", "yellow", f"{root} has {found} samples, fewer than {samples}; all are used.")
@@ -81,7 +82,7 @@ def eed(
             say("Note:", "yellow", f"at {100 * grid.density:g} % the best {names} is on the border of the grid.")
         if lost := int((grid.epe != grid.epe).sum()):
             say("Warning:", "yellow", f"{lost} points of the grid failed on a sample and do not count.")
-    tell_written(out, out.with_suffix(".csv"))
+    tell_written(out, table_path)
 
 
 def _grid_table(grid: tuning.ParameterGrid) -> Table:

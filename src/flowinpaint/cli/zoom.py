@@ -14,7 +14,7 @@ from flowinpaint.data.folder import Frame, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
 from flowinpaint.evaluation.zoom_figure import fill_rows, own_frames, write_figure, zoom_figure
-from flowinpaint.io import check_image_writable
+from flowinpaint.io import check_image_writable, make_folder
 from flowinpaint.masks.cases import PATTERNS, Case, check_patterns
 
 _METHODS = ("neuroexplicit", "neuroexplicit-paper", "laplace-beltrami", "eed", "nearest")
@@ -55,7 +55,9 @@ def draw_figure(path: Path, frames: Mapping[str, Frame], methods: Sequence[str],
     """Fill the frames with the methods and draw the results; print the methods' warnings."""
     with warnings_told():
         rows = fill_rows(frames, methods, device)
-    write_figure(path, zoom_figure(rows, case))
+    figure = zoom_figure(rows, case)
+    make_folder(path.parent)
+    write_figure(path, figure)
 
 
 def _parse_case(text: str) -> Case:

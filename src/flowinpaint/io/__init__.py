@@ -1,6 +1,6 @@
 """Read and write flow fields, masks and images."""
 
-from flowinpaint.io.files import StrPath, atomic_path, check_folder_writable, make_folder
+from flowinpaint.io.files import StrPath, atomic_path, check_folder_writable, make_folder, new_folder
 from flowinpaint.io.flow import FLOW_SUFFIXES, check_flow_writable, clip_to_format, read_flow, write_flow
 from flowinpaint.io.images import IMAGE_SUFFIXES, check_image_writable, read_image, read_mask, write_image, write_mask
 from flowinpaint.io.maps import read_map, read_probability
@@ -17,6 +17,7 @@ __all__ = [
     "check_image_writable",
     "clip_to_format",
     "make_folder",
+    "new_folder",
     "parse_unit",
     "png_unit",
     "read_flow",

@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from flowinpaint.errors import InputError, MissingFileError, check_file
@@ -61,6 +61,14 @@ def check_target(path: Path) -> None:
         raise InputError(f"{path}: the folder {path.parent} is not writable")
 
 
+def check_output(path: Path) -> None:
+    """Raise InputError if no file can be written to `path`, whose folder may be made first."""
+    if path.parent.is_dir():
+        check_target(path)
+    else:
+        check_folder_writable(path.parent)
+
+
 def make_folder(path: StrPath) -> Path:
     """Make a folder with its parents if needed; InputError if it cannot be written to."""
     path = Path(path)
@@ -70,6 +78,21 @@ def make_folder(path: StrPath) -> Path:
     except OSError as error:
         raise InputError(f"{path}: cannot make this folder ({error.strerror})") from None
     return path
+
+
+@contextmanager
+def new_folder(path: StrPath) -> Iterator[None]:
+    """Make a folder with its parents if needed; if the block raises, remove those that are new and still empty."""
+    path = Path(path)
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    make_folder(path)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # not empty
+            for place in missing:
+                place.rmdir()
+        raise
 
 
 def check_folder_writable(path: StrPath) -> None:

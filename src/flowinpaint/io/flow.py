@@ -17,7 +17,7 @@ import numpy as np
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Array, Flow, Mask, array_bytes, open_npy, read_npz
 from flowinpaint.io.exr import exr_fault, read_exr
-from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
+from flowinpaint.io.files import StrPath, check_output, existing_file, write_bytes
 from flowinpaint.io.image_headers import image_kind, png_layout, size_fault
 from flowinpaint.io.images import decode_image, encode_image
 from flowinpaint.io.units import LEVELS, Unit, check_unit, levels_of, unit_value, value_range, values_of
@@ -82,7 +82,7 @@ def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None, unit: Unit 
 
 
 def check_flow_writable(path: StrPath, channels: int, unit: Unit | None = None) -> None:
-    """Raise InputError if a flow with this number of channels cannot be written to `path` in this unit."""
+    """Raise InputError if a flow of this many channels and unit cannot be written to `path`; its folder may be new."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
@@ -96,7 +96,7 @@ def check_flow_writable(path: StrPath, channels: int, unit: Unit | None = None) 
         check_unit(path, unit)
     elif unit is not None:
         unit_value(unit)
-    check_target(path)
+    check_output(path)
 
 
 def clip_to_format(path: StrPath, flow: Flow, unit: Unit | None = None) -> Flow:

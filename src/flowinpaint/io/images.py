@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Mask, open_npy
-from flowinpaint.io.files import StrPath, check_target, existing_file, write_bytes
+from flowinpaint.io.files import StrPath, check_output, existing_file, write_bytes
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
 from flowinpaint.opencv import cv2, load_opencv, silenced
 
@@ -41,10 +41,10 @@ def write_image(path: StrPath, image: npt.NDArray[np.uint8]) -> None:
 
 
 def check_image_writable(path: StrPath) -> None:
-    """Raise InputError if no image can be written to `path`."""
+    """Raise InputError if no image can be written to `path`, whose folder may be new."""
     if Path(path).suffix.lower() not in IMAGE_SUFFIXES:
         raise InputError(f"{path}: an image file ends in one of {', '.join(IMAGE_SUFFIXES)}")
-    check_target(Path(path))
+    check_output(Path(path))
     load_opencv()
 
 

@@ -30,6 +30,7 @@ from flowinpaint.diffusion.kernels.first_use import compiling
 from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
 from flowinpaint.errors import InputError
 from flowinpaint.methods.laplace_beltrami import image_distance
+from flowinpaint.progress import level_share, solver_share
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
 COLOUR_RANGE = 255.0
@@ -95,9 +96,13 @@ def amle(
     sweeps, changes = list[int](), list[float]()
 
     def solve(k: int, level: DataTerm, u: Tensor) -> Tensor:
+        first = list[float]()
+
         def report(further: int, change: float) -> None:
             if progress:
-                progress(Progress(k + 1, count, sum(sweeps) + further, change))
+                first.append(change)
+                share = level_share(k, count, solver_share(change, epsilon, first[0]))
+                progress(Progress(k + 1, count, sum(sweeps) + further, change, share))
 
         graph = build_graph(images[k][0], level.known[0, 0], offsets, lam, distance)
         filled, further, change = _solve_level(u[0], graph, offsets, epsilon, max_iterations, report)

@@ -19,6 +19,7 @@ from flowinpaint.diffusion.stencil import cell_delta, edge_weights, stable_beta,
 from flowinpaint.diffusion.tensor import edge_enhancing_tensor
 from flowinpaint.errors import InputError
 from flowinpaint.methods.harmonic import fill_steady
+from flowinpaint.progress import level_share, solver_share
 from flowinpaint.result import Progress, ProgressCallback, Solution
 
 TUNED_LAMBDA = 1e-4
@@ -124,7 +125,8 @@ def _fill_by_steps(
         def report(steps: int, residual: float) -> None:
             history.append(residual)
             if progress:
-                progress(Progress(k + 1, count, done + steps, residual))
+                share = level_share(k, count, solver_share(residual, tolerance))
+                progress(Progress(k + 1, count, done + steps, residual, share))
 
         solutions.append(step_to_steady(u, level, *operator(images[k]), tolerance, max_iterations, report))
         return solutions[-1].u

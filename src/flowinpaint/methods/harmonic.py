@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from flowinpaint.diffusion.steady import solve_steady
+from flowinpaint.progress import solver_share
 from flowinpaint.result import Progress, ProgressCallback, Solution
 
 
@@ -30,12 +31,20 @@ def harmonic(
 
 
 def fill_steady(
-    f: Tensor, c: Tensor, edges: Tensor, weight: Tensor | None, progress: ProgressCallback | None, **limits: float
+    f: Tensor,
+    c: Tensor,
+    edges: Tensor,
+    weight: Tensor | None,
+    progress: ProgressCallback | None,
+    *,
+    tolerance: float,
+    max_iterations: float,
 ) -> Solution:
     """The steady state of `diffusion.steady`, with its progress reported as that of a single level."""
 
     def report(iterations: int, residual: float) -> None:
         if progress:
-            progress(Progress(1, 1, iterations, residual))
+            progress(Progress(1, 1, iterations, residual, solver_share(residual, tolerance)))
 
+    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
     return solve_steady(f, c, edges, data_weight=weight, report=report, **limits)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowinpaint.errors import InputError
 from flowinpaint.extras import is_installed, needs
+from flowinpaint.progress import reporting
 
 if TYPE_CHECKING:
     import torch
@@ -141,11 +142,11 @@ class Method:
         if self.weights is not None:
             from flowinpaint.methods.neural import network_fill
 
-            return network_fill(self, device)
+            return reporting(network_fill(self, device))
         if self.warm_up:
             warm_up = resolve_name(self.warm_up) if isinstance(self.warm_up, str) else self.warm_up
             warm_up(device)
-        return self._run
+        return reporting(self._run)
 
     def fill(
         self,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import torch
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
-from flowinpaint.result import ProgressCallback, Solution
+from flowinpaint.result import Progress, ProgressCallback, Solution
+
+ORIENTATIONS = 8
 
 
 def nearest(image: Tensor, flow: Tensor, mask: Tensor, *, progress: ProgressCallback | None = None) -> Solution:
@@ -19,10 +23,11 @@ def nearest(image: Tensor, flow: Tensor, mask: Tensor, *, progress: ProgressCall
     known = mask[0, 0].cpu().numpy() > 0
     values = flow[0].permute(1, 2, 0).cpu().numpy()
     total = np.zeros_like(values)
-    for axes in ((0, 1, 2), (1, 0, 2)):
-        for flips in ((), (0,), (1,), (0, 1)):
-            turned = np.flip(known.transpose(axes[:2]), flips)
-            rows, columns = distance_transform_edt(~turned, return_distances=False, return_indices=True)
-            source = np.flip(values.transpose(axes), flips)
-            total += np.flip(source[rows, columns], flips).transpose(axes)
-    return Solution(torch.from_numpy(total / 8).permute(2, 0, 1)[None].to(flow))
+    for done, (axes, flips) in enumerate(product(((0, 1, 2), (1, 0, 2)), ((), (0,), (1,), (0, 1)))):
+        if progress:
+            progress(Progress(1, 1, 0, share=done / ORIENTATIONS))
+        turned = np.flip(known.transpose(axes[:2]), flips)
+        rows, columns = distance_transform_edt(~turned, return_distances=False, return_indices=True)
+        source = np.flip(values.transpose(axes), flips)
+        total += np.flip(source[rows, columns], flips).transpose(axes)
+    return Solution(torch.from_numpy(total / ORIENTATIONS).permute(2, 0, 1)[None].to(flow))

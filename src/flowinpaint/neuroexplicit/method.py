@@ -33,6 +33,7 @@ from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.config import START_STEPS, NeuroexplicitConfig, extended_size, per_level
 from flowinpaint.neuroexplicit.dtm import normalised
 from flowinpaint.neuroexplicit.edge_weights import QUARTER, levels_of_maps, operator_of
+from flowinpaint.progress import Tell
 
 
 class Operator(NamedTuple):
@@ -57,8 +58,8 @@ class Backend(Protocol):
     def refine(self, u: Tensor, data: DataTerm) -> Tensor:
         """The initial field of a level from the next coarser field u."""
 
-    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
-        """The maps of the network, coarse to fine, for image (B, 3, H, W) and guess (B, C, H, W)."""
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm, tell: Tell | None = None) -> list[Tensor]:
+        """The maps of the network, coarse to fine, for image (B, 3, H, W) and guess (B, C, H, W), or None."""
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
         """The process of every level, coarse to fine; levels coarser than the maps use the coarsest one, averaged."""
@@ -118,7 +119,7 @@ class Reference:
 
     push, pull, refine = staticmethod(pyramid.push), staticmethod(pyramid.pull), staticmethod(pyramid.refine)
 
-    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm, tell: Tell | None = None) -> list[Tensor]:
         """The maps z = DTM(image) or DTM(image, guess, c), (B, ·, ceil(H/s), ceil(W/s)) with s = 8, 4, 2, 1."""
         dtype = self.lam.dtype
         x = normalised_colours(image.to(dtype))

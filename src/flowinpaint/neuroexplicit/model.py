@@ -78,13 +78,20 @@ class Neuroexplicit(Network):
         return self.fill(image, flow, mask, weight, start).field
 
     def fill(
-        self, image: Tensor, flow: Tensor, mask: Tensor, weight: Tensor | None = None, start: Tensor | None = None
+        self,
+        image: Tensor,
+        flow: Tensor,
+        mask: Tensor,
+        weight: Tensor | None = None,
+        start: Tensor | None = None,
+        progress: ProgressCallback | None = None,
     ) -> Filled:
         """The dense field and, if the model predicts it, the expected error.
 
         image (B, 3, H, W) in [0, 1]; flow (B, C, H, W); mask (B, 1, H, W) > 0 where a vector is given. weight
         (B, 1, H, W): weight of each vector, 1/σ² in units of the smoothness term; inf, the default, means exact.
         start (B, C, H, W): the initial field of the coarsest level, instead of the pull start; finer levels refine it.
+        progress: called after each part of the network and each level.
         """
         self.check(image, flow, mask)
         if start is not None and start.shape != flow.shape:
@@ -93,13 +100,13 @@ class Neuroexplicit(Network):
             raise InputError("start must be finite, got NaN or infinite values")
         data = data_term(flow, mask, weight)
         engine = TorchBackend(self) if self.backend == "torch" else self._backends.select(self, image, data)
-        return engine(image, data, start)
+        return engine(image, data, start, progress)
 
     def complete(
         self, image: Tensor, flow: Tensor, mask: Tensor, progress: ProgressCallback | None = None, **parameters: Any
     ) -> Filled:
         """`fill`, with `weight` and `start` as keywords."""
-        return self.fill(image, flow, mask, **parameters)
+        return self.fill(image, flow, mask, progress=progress, **parameters)
 
     def iterations(self, H: int, W: int, **parameters: Any) -> int:
         """Total number of diffusion steps, over all levels, for a field of this size."""

@@ -87,9 +87,15 @@ def _of_fold(first: Tensor, second: Tensor, trust: Tensor, fold: Tensor) -> Tens
     return torch.where(trust > 0, torch.where(fold == 0, first, second), (first + second) / 2)
 
 
+def coarse_size(size: tuple[int, int]) -> tuple[int, int]:
+    """The size at which fields of this size are filled in the cross-fit: half of it, unless the field is small."""
+    return size if min(size) < _SMALLEST_SIDE else (-(-size[0] // 2), -(-size[1] // 2))
+
+
 def coarse_fill(fill: FillField, image: Tensor, f: Tensor, mask: Tensor, weight: Tensor | None) -> Prediction:
     """Fill at half the resolution and interpolate; at full resolution if the field is small."""
-    if min(f.shape[-2:]) < _SMALLEST_SIDE:
+    size = (f.shape[-2], f.shape[-1])
+    if coarse_size(size) == size:
         found = fill(image, f, mask, weight)
         return Prediction(found.u.float(), found.expected_error)
     full = data_term(f, mask, weight)

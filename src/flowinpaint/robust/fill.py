@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from scipy.ndimage import distance_transform_edt
@@ -14,8 +15,10 @@ from torch import Tensor
 from flowinpaint.diffusion.data_term import data_term
 from flowinpaint.diffusion.pyramid import pull
 from flowinpaint.methods.method import Fill
+from flowinpaint.progress import Reporter
 from flowinpaint.result import Progress, ProgressCallback, Solution
 from flowinpaint.robust.assessor import Assessor, Verdict, overall_noise, shipped_assessor
+from flowinpaint.robust.cross_fit import coarse_size
 from flowinpaint.robust.estimate import FEWEST, FILLS, Observation, observe
 from flowinpaint.robust.expected_error import expected_error
 from flowinpaint.robust.features import Features, hint_features
@@ -84,7 +87,8 @@ def robust_fill(
     image, f, mask = image.cpu().float(), f.cpu().float(), mask.cpu()
     points = points_of(image, f, mask) if int((mask > 0).sum()) > 1 else None
     if points is None or len(points) < FEWEST:
-        return _unjudged(counted, image, f, mask, hints, device)
+        return counted.finish(_unjudged(counted, image, f, mask, hints, device))
+    counted.expect((f.shape[-2], f.shape[-1]), is_dense=int((mask > 0).sum()) > len(points))
     assessor = assessor or shipped_assessor()
     with torch.no_grad():
         seen, verdict = _judge(counted, image, points, hints, assessor, seed)
@@ -103,7 +107,7 @@ def robust_fill(
             second = hints.second.cpu().float()
             solution = replace(solution, u=refined(solution.u, error, points, verdict, image, second))
         solution = replace(solution, u=solution.u.to(device), expected_error=error.to(device))
-    return _told(RobustSolution(solution, inliers, noise), hints)
+    return counted.finish(_told(RobustSolution(solution, inliers, noise), hints))
 
 
 def _told(found: RobustSolution, hints: Hints) -> RobustSolution:
@@ -114,19 +118,37 @@ def _told(found: RobustSolution, hints: Hints) -> RobustSolution:
 
 
 class _Counter:
-    """A fill function on the CPU that reports the share of finished fills."""
+    """A fill function on the CPU that reports the share of the whole computation, of which its fills are parts."""
 
     def __init__(self, fill: Fill, device: torch.device, progress: ProgressCallback | None) -> None:
-        self.fill, self.device, self.progress, self.done = fill, device, progress, 0
+        self.fill, self.device, self.done = fill, device, 0
+        self.reporter = None if progress is None else Reporter(progress)
+        self.pixels = [1]
+        """Sizes of all fills, as far as they are known in advance."""
+
+    def expect(self, size: tuple[int, int], is_dense: bool) -> None:
+        """Fills of half this size, then one of the whole size; for a dense field possibly two."""
+        halves = coarse_size(size)
+        self.pixels = [halves[0] * halves[1]] * FILLS + [size[0] * size[1]] * (1 + is_dense)
 
     def __call__(self, image: Tensor, f: Tensor, mask: Tensor, weight: Tensor | None) -> Solution:
-        if self.progress is not None:
-            self.progress(Progress(self.done + 1, FILLS + 1, 0, share=self.done / (FILLS + 1)))
+        keywords: dict[str, Any] = {} if weight is None else {"weight": weight.to(self.device)}
+        if self.reporter is not None:
+            keywords["progress"] = partial(self._report, self.reporter, self.done)
         self.done += 1
-        keywords = {} if weight is None else {"weight": weight.to(self.device)}
         found = self.fill(image.to(self.device), f.to(self.device), mask.to(self.device), **keywords)
         error = found.expected_error
         return replace(found, u=found.u.cpu(), expected_error=None if error is None else error.cpu())
+
+    def _report(self, reporter: Reporter, done: int, state: Progress) -> None:
+        part = (sum(self.pixels[:done]) + (state.share or 0) * self.pixels[done]) / sum(self.pixels)
+        reporter(Progress(done + 1, len(self.pixels), state.iterations, share=part))
+
+    def finish(self, found: RobustSolution) -> RobustSolution:
+        """Report the end."""
+        if self.reporter is not None:
+            self.reporter.finish(found.solution.iterations, found.solution.residual)
+        return found
 
 
 def _judge(

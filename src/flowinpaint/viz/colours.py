@@ -106,7 +106,12 @@ def draw_given(
     check_alike(image, flow, mask)
     width, height = size or (mask.shape[1], mask.shape[0])
     grey = cv2.cvtColor(resized(as_rgb(image), (width, height)), cv2.COLOR_RGB2GRAY)
-    picture = np.repeat(20 + np.float32(0.4) * grey[..., None], 3, axis=2)
+    return draw_dots(np.repeat(20 + np.float32(0.4) * grey[..., None], 3, axis=2), flow, mask, limits)
+
+
+def draw_dots(picture: Field, flow: Field, mask: npt.NDArray[np.bool_], limits: FieldRange | None = None) -> Rgb:
+    """The dots of `draw_given` on a picture (h, w, 3) with values from 0 to 255, of any size."""
+    height, width = picture.shape[:2]
     given_y, given_x = np.nonzero(mask & _known(flow))
     if not given_y.size:
         return picture.astype(np.uint8)
@@ -162,14 +167,16 @@ def resized(rgb: Rgb, size: tuple[int, int]) -> Rgb:
 
 
 def as_rgb(image: Field) -> Rgb:
-    """Convert an image (H, W), (H, W, 1) or (H, W, 3), uint8 or float in 0..1, to uint8 RGB (H, W, 3)."""
+    """Convert an image (H, W), (H, W, 1) or (H, W, 3), uint8, uint16 or float in 0..1, to uint8 RGB (H, W, 3)."""
     planes = image[..., None] if image.ndim == 2 else image
     if planes.ndim != 3 or planes.shape[2] not in (1, 3) or 0 in planes.shape:
         raise InputError(f"image must have shape (H, W), (H, W, 1) or (H, W, 3), got {image.shape}")
+    if planes.dtype == np.uint16:
+        planes = (planes >> 8).astype(np.uint8)
     if np.issubdtype(planes.dtype, np.floating):
         planes = np.round(255 * np.clip(np.nan_to_num(planes), 0, 1)).astype(np.uint8)
     if planes.dtype != np.uint8:
-        raise InputError(f"image must be uint8 or float in 0..1, got {image.dtype}")
+        raise InputError(f"image must be uint8, uint16 or float in 0..1, got {image.dtype}")
     return np.ascontiguousarray(np.broadcast_to(planes, (*planes.shape[:2], 3)))
 
 

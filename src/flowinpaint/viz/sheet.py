@@ -9,6 +9,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.metrics import endpoint_error, epe, fl_outliers
 from flowinpaint.opencv import cv2
 from flowinpaint.text_tables import three_figures
+from flowinpaint.viz.arrows import draw_arrow
 from flowinpaint.viz.colours import (
     Field,
     FieldRange,
@@ -28,9 +29,10 @@ from flowinpaint.viz.colours import (
 Panel = tuple[str, Rgb]
 Panels = list[Panel | None]
 
-_SHEET_WIDTH = 2400
+SHEET_WIDTH = 2400
 _PANEL_HEIGHT = 1000
 _SMALL_PANEL = 240
+_NO_IMAGE = 128
 _THINNEST = 16
 _MAX_COLUMNS = 6
 # Off-white, so that a static field (white) stands out.
@@ -39,27 +41,30 @@ _INK, _FAINT = (25, 28, 33), (95, 100, 110)
 
 
 def preview(
-    image: Field,
+    image: Field | None,
     flow: Field,
     mask: npt.NDArray[np.bool_],
     results: Mapping[str, Field | tuple[Field, str]],
     truth: Field | None = None,
     expected: Mapping[str, Field | None] | None = None,
     inliers: Field | None = None,
+    width: int = SHEET_WIDTH,
 ) -> Rgb:
     """Draw a sheet of image, known vectors, each result, and, with a truth, the errors.
 
-    image, flow and mask are as in `draw_given`. results are fields (H, W, C) by name, optionally with a line of small
-    print. truth is (H, W, C), non-finite where unknown. expected are the expected errors (H, W) of results by name
-    (`Result.expected_error`), grey where infinite. inliers (H, W) are the probabilities that the known vectors are
-    correct (`Result.inliers`), drawn from blue (wrong) to red (correct). All fields share one colour range, without
-    the wrong vectors, and all error maps another, both shown in a key. The sheet is at most about 2400 px wide.
+    image, flow and mask are as in `draw_given`; without an image (None) the known vectors are on grey. results are
+    fields (H, W, C) by name, optionally with a line of small print. truth is (H, W, C), non-finite where unknown.
+    expected are the expected errors (H, W) of results by name (`Result.expected_error`), grey where infinite. inliers
+    (H, W) are the probabilities that the known vectors are correct (`Result.inliers`), drawn from blue (wrong) to red
+    (correct). All fields share one colour range, without the wrong vectors, and all error maps another, both shown in a
+    key. The sheet is at most about `width` px wide.
     """
     expected = expected or {}
     if unknown := sorted(expected.keys() - results.keys()):
         raise InputError(f"expected must have names of results, got {unknown[0]!r}")
     fields = {name: r if isinstance(r, tuple) else (r, "") for name, r in results.items()}
-    check_alike(image, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
+    ground = np.full(mask.shape, _NO_IMAGE, np.uint8) if image is None else image
+    check_alike(ground, flow, mask, *(field for field, _ in fields.values()), *([] if truth is None else [truth]))
     expected_errors = {name: np.where(np.isinf(e), np.nan, e) for name, e in expected.items() if e is not None}
     for name, error in expected_errors.items():
         if error.shape != mask.shape:
@@ -69,31 +74,32 @@ def preview(
     shown = mask if inliers is None or not (inliers >= 0.5).any() else mask & (inliers >= 0.5)
     limits = field_range(np.where(shown[..., None], flow, np.nan) if truth is None else truth)
     rows = -(-len(fields) // _MAX_COLUMNS)
-    columns = max(2 if truth is None else 3, -(-len(fields) // max(rows, 1)))
-    size = _panel_size(mask.shape, columns)
+    columns = max(2 if truth is None and inliers is None else 3, -(-len(fields) // max(rows, 1)))
+    size = _panel_size(mask.shape, columns, width)
     share = f"{np.count_nonzero(mask)} of {mask.size} px | {three_figures(100 * mask.mean())} %"
-    inputs: Panels = [
-        (f"Image\n{mask.shape[1]} x {mask.shape[0]} px", as_rgb(image)),
-        (f"Given\n{share}", draw_given(image, flow, mask, limits, size)),
-    ]
+    inputs: Panels = [(f"Given\n{share}", draw_given(ground, flow, mask, limits, size))]
+    if image is not None:
+        inputs.insert(0, (f"Image\n{mask.shape[1]} x {mask.shape[0]} px", as_rgb(image)))
     if inliers is not None:
-        wrong = np.mean(inliers[mask] < 0.5, dtype=np.float64)
-        judged = draw_given(image, inliers[..., None], mask & np.isfinite(inliers), FieldRange(0.0, 1.0), size)
+        wrong = int(np.count_nonzero(inliers[mask] < 0.5)) / max(1, int(np.count_nonzero(mask)))
+        judged = draw_given(ground, inliers[..., None], mask & np.isfinite(inliers), FieldRange(0.0, 1.0), size)
         inputs.append((f"Judged\nblue: wrong, {three_figures(100 * wrong)} %", judged))
-        columns = max(columns, 3)
     errors: dict[str, Field] = {}
     if truth is not None:
         inputs.append(("Ground truth", colour_field(truth, limits)))
         errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
     filled: Panels = [
-        (f"{name}\n{_score(field, truth, note)}", colour_field(field, limits)) for name, (field, note) in fields.items()
+        (f"{name}\n{_score(field, truth, note)}", colour_field(_thinned(field, size), limits))
+        for name, (field, note) in fields.items()
     ]
-    stacked, keys = [filled], [_field_key(limits, flow.shape[2], size[0])]
+    stacked, keys = [filled], [field_key(limits, flow.shape[2], size[0])]
     if maps := [*errors.values(), *expected_errors.values()]:
         worst = error_limit(*maps)
         for title, of in (("Error of", errors), ("Expected error of", expected_errors)):
             if of:
-                stacked.append([(f"{title} {n}", error_map(of[n], worst)) if n in of else None for n in fields])
+                stacked.append(
+                    [(f"{title} {n}", error_map(_thinned(of[n], size), worst)) if n in of else None for n in fields]
+                )
         label = "error" if errors else "expected error"
         keys.append(_bar_key(label, FieldRange(0.0, worst), _unit(flow), cv2.COLORMAP_INFERNO, size[0]))
     return contact_sheet(_grid(inputs, stacked, keys, columns, size), columns)
@@ -158,7 +164,7 @@ def _sheet_row(row: Sequence[Panel | None], columns: int, cell: int, em: int) ->
     return strip
 
 
-def _field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
+def field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
     """The key of a field's colours: a bar, or for flow the colour wheel with a legend."""
     if channels != 2:
         return _bar_key("value" if channels == 1 else "length", limits, "", cv2.COLORMAP_TURBO, width)
@@ -169,6 +175,16 @@ def _field_key(limits: FieldRange, channels: int, width: int) -> Rgb:
     key[:, : 5 * em] = cover * wheel_colours(u, v, 2.2 * em + 1) + (1 - cover) * _PAPER
     for line, text in enumerate(("hue: direction", f"rim: {three_figures(limits.high)} px", "darker: beyond")):
         _write(key, text, (5.6 * em, (1.7 + 1.2 * line) * em), 0.8 * em, _FAINT)
+    return key
+
+
+def arrow_key(value: float, length: float, spacing: int, width: int) -> Rgb:
+    """The key of arrows: one of `length` px with the value it stands for."""
+    em = _letter_size(width)
+    key = _paper(round(2.2 * em), max(width, _SMALL_PANEL))
+    start = np.array([0.4 * em, 1.1 * em])
+    draw_arrow(key, start, np.array([length, 0.0]), spacing, _INK, max(1, round(spacing / 14)) + 1)
+    _write(key, f"{three_figures(value)} px", (length + 1.2 * em, 1.4 * em), 0.8 * em, _FAINT)
     return key
 
 
@@ -184,15 +200,21 @@ def _bar_key(name: str, limits: FieldRange, unit: str, colormap: int, width: int
     return key
 
 
-def _panel_size(shape: tuple[int, ...], columns: int) -> tuple[int, int]:
+def _panel_size(shape: tuple[int, ...], columns: int, sheet_width: int) -> tuple[int, int]:
     """The (width, height) of panels for pictures (H, W): shrunk to fit, or enlarged by an integer factor."""
     height, width = shape
-    margin = _letter_size(_SHEET_WIDTH // columns)
-    room = (_SHEET_WIDTH - margin) // columns - margin
+    margin = _letter_size(sheet_width // columns)
+    room = (sheet_width - margin) // columns - margin
     shrink = min(1.0, room / width, _PANEL_HEIGHT / height)
     enlarge = max(1, min(-(-_SMALL_PANEL // width), 2 * _SMALL_PANEL // height))
     factor = shrink if shrink < 1 else enlarge
     return max(_THINNEST, round(width * factor)), max(_THINNEST, round(height * factor))
+
+
+def _thinned(field: Field, size: tuple[int, int]) -> Field:
+    """Every k-th row and column of a field that is shown at (width, height): at least two per pixel shown."""
+    k = max(1, field.shape[1] // (2 * size[0]))
+    return field[::k, ::k]
 
 
 def _paper(height: int, width: int) -> Rgb:

@@ -25,6 +25,9 @@ from flowinpaint.neuroexplicit.dtm import normalised
 from flowinpaint.neuroexplicit.edge_weights import levels_of_maps
 from flowinpaint.neuroexplicit.kernels.dtm_cpu import PackedDtm, fastest_dtype
 from flowinpaint.neuroexplicit.method import Operator, fill
+from flowinpaint.neuroexplicit.reporting import reported
+from flowinpaint.progress import Tell, part_of
+from flowinpaint.result import ProgressCallback
 
 if TYPE_CHECKING:
     from flowinpaint.neuroexplicit.model import Neuroexplicit
@@ -47,18 +50,20 @@ class CpuBackend:
         self._edge_weights = kernels_for(EDGE_WEIGHTS, CPU, fallback=edge_weights.__name__)
 
     @torch.no_grad()
-    def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
+    def __call__(
+        self, image: Tensor, data: DataTerm, start: Tensor | None = None, progress: ProgressCallback | None = None
+    ) -> Filled:
         """Fill fields f (B, C, H, W) float32 of images (B, 3, H, W)."""
         with torch.autocast("cpu", enabled=False):
             data = data._replace(f=data.f.detach())
             levels = levels_of(data.f.shape[-2], data.f.shape[-1], self.config)
-            return fill(image.float(), data, levels, self.config, self, start)
+            return fill(image.float(), data, levels, self.config, reported(self, progress), start)
 
     def repack(self) -> None:
         """Read the network's weights again; only these are copied to another layout."""
         self._dtm.repack()
 
-    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm, tell: Tell | None = None) -> list[Tensor]:
         """The maps of the network, coarse to fine, tile by tile."""
         size = (image.shape[-2], image.shape[-1])
         of_images = []
@@ -67,7 +72,8 @@ class CpuBackend:
             if guess is not None:
                 own = DataTerm(*(None if x is None else x[b : b + 1] for x in data))  # type: ignore[arg-type]
                 inputs += [_hints(guess[b : b + 1], own), own.binding()]
-            of_images.append(tiled_maps(self._dtm, partial(_read, inputs), size, TILE, 2**self.config.depth))
+            own_tell = None if tell is None else part_of(tell, b / len(image), (b + 1) / len(image))
+            of_images.append(tiled_maps(self._dtm, partial(_read, inputs), size, TILE, 2**self.config.depth, own_tell))
         return [torch.cat(maps) for maps in zip(*of_images, strict=True)] if len(image) > 1 else of_images[0]
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:

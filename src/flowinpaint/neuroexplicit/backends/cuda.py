@@ -25,6 +25,9 @@ from flowinpaint.neuroexplicit.kernels.dtm_input_gpu import dtm_input, known_sum
 from flowinpaint.neuroexplicit.kernels.dtm_training import TrainableDtm
 from flowinpaint.neuroexplicit.kernels.edge_weights_gpu import edge_weights
 from flowinpaint.neuroexplicit.method import Operator, fill
+from flowinpaint.neuroexplicit.reporting import reported
+from flowinpaint.progress import Tell
+from flowinpaint.result import ProgressCallback
 
 if TYPE_CHECKING:
     from flowinpaint.neuroexplicit.model import Neuroexplicit
@@ -40,11 +43,13 @@ class CudaBackend:
         self.config, self._lam, self._dtype = model.config, model.lam, dtype
         self._dtm: PackedDtm | TrainableDtm = self._pack(model)
 
-    def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
+    def __call__(
+        self, image: Tensor, data: DataTerm, start: Tensor | None = None, progress: ProgressCallback | None = None
+    ) -> Filled:
         """Fill fields f (B, C, H, W) float32 of images (B, 3, H, W), launch by launch."""
         with torch.autocast("cuda", enabled=False):
             levels = levels_of(data.f.shape[-2], data.f.shape[-1], self.config)
-            return fill(image.float(), data, levels, self.config, self, start)
+            return fill(image.float(), data, levels, self.config, reported(self, progress), start)
 
     def repack(self) -> None:
         """Read the weights of the network again."""
@@ -63,9 +68,9 @@ class CudaBackend:
         """The coarser field itself: the first launch of `diffuse` interpolates it."""
         return u
 
-    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm, tell: Tell | None = None) -> list[Tensor]:
         """The maps of the network, (B, 8, h, w) channels last, not cropped to the size of their levels."""
-        return [z.permute(0, 3, 1, 2) for z in self._maps(self._input(image, guess, data))]
+        return [z.permute(0, 3, 1, 2) for z in self._maps(self._input(image, guess, data), tell)]
 
     def edge_weights(self, maps: list[Tensor], image: Tensor, levels: int) -> Iterable[Operator]:
         """The process of every level, in one launch for all if everything is predicted."""
@@ -98,7 +103,7 @@ class CudaBackend:
         hints = None if guess is None else (guess, data.known, known_sums(data.f, data.known))
         return dtm_input(image, IMAGENET_MEAN, IMAGENET_STD, hints, self._dtype, 2**self.config.depth)
 
-    def _maps(self, x: Tensor) -> Sequence[Tensor]:
+    def _maps(self, x: Tensor, tell: Tell | None = None) -> Sequence[Tensor]:
         """The network's maps, coarse to fine, (B, h, w, 8), for its input (B, H', W', 8)."""
         B, H, W, _ = x.shape
         if B * H * W <= MOST_NETWORK_PIXELS or isinstance(self._dtm, TrainableDtm):
@@ -106,11 +111,11 @@ class CudaBackend:
         stride = 2**self.config.depth
         side = max(stride, math.isqrt(MOST_NETWORK_PIXELS // B))
         maps = tiled_maps(
-            self._tile, lambda rows, columns: x[:, rows, columns].permute(0, 3, 1, 2), (H, W), side, stride
+            self._tile, lambda rows, columns: x[:, rows, columns].permute(0, 3, 1, 2), (H, W), side, stride, tell
         )
         return [z.permute(0, 2, 3, 1) for z in maps]
 
-    def _tile(self, x: Tensor) -> list[Tensor]:
+    def _tile(self, x: Tensor, tell: Tell | None = None) -> list[Tensor]:
         """The network on a tile (B, 8, h, w), channels last in memory."""
         return [z.permute(0, 3, 1, 2) for z in self._dtm(x.permute(0, 2, 3, 1).contiguous())]
 

@@ -23,6 +23,9 @@ from flowinpaint.neuroexplicit.config import levels_of
 from flowinpaint.neuroexplicit.diffusion_block import BLOCK_TIME_STEP, metric_of
 from flowinpaint.neuroexplicit.edge_weights import fused_operator_of, levels_of_maps
 from flowinpaint.neuroexplicit.method import Operator, Reference, fill
+from flowinpaint.neuroexplicit.reporting import reported
+from flowinpaint.progress import Tell
+from flowinpaint.result import ProgressCallback
 
 if TYPE_CHECKING:
     from flowinpaint.neuroexplicit.model import Neuroexplicit
@@ -36,16 +39,18 @@ class TorchBackend(Reference):
         self._model = model
         self._autocast: torch.autocast | None = None
 
-    def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
+    def __call__(
+        self, image: Tensor, data: DataTerm, start: Tensor | None = None, progress: ProgressCallback | None = None
+    ) -> Filled:
         """Fill fields f (B, C, H, W) of images (B, 3, H, W)."""
         kind = data.f.device.type
         enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
         self._autocast = torch.autocast(kind, dtype, enabled)
         levels = levels_of(data.f.shape[-2], data.f.shape[-1], self.config)
         with torch.autocast(kind, enabled=False):
-            return fill(image.to(data.f.dtype), data, levels, self.config, self, start)
+            return fill(image.to(data.f.dtype), data, levels, self.config, reported(self, progress), start)
 
-    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm) -> list[Tensor]:
+    def network(self, image: Tensor, guess: Tensor | None, data: DataTerm, tell: Tell | None = None) -> list[Tensor]:
         """The maps of the network, under the caller's autocast."""
         assert self._autocast is not None
         with self._autocast:

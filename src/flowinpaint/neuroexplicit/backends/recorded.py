@@ -19,6 +19,7 @@ from flowinpaint.diffusion.kernels.recording import Memory, new_memory, record
 from flowinpaint.networks.output import Filled
 from flowinpaint.neuroexplicit.backends.cuda import CudaBackend
 from flowinpaint.neuroexplicit.edge_weights import predicts_all
+from flowinpaint.result import ProgressCallback
 
 MOST_GRAPHS = 16
 """Recorded sizes that are kept; the least recently used one is dropped first."""
@@ -52,11 +53,16 @@ class RecordedBackend:
         self._last: torch.cuda.Event | None = None
         self._lock = threading.Lock()
 
-    def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
-        """Fill fields f (B, C, H, W) float32 of images (B, 3, H, W)."""
+    def __call__(
+        self, image: Tensor, data: DataTerm, start: Tensor | None = None, progress: ProgressCallback | None = None
+    ) -> Filled:
+        """Fill fields f (B, C, H, W) float32 of images (B, 3, H, W).
+
+        progress: called by a run without a graph; a replay is a single launch.
+        """
         flow = data.f
         if not flow.is_cuda:  # Triton's interpreter
-            return self._backend(image, data, start)
+            return self._backend(image, data, start, progress)
         with self._lock, torch.no_grad(), torch.cuda.device_of(flow):  # type: ignore[no-untyped-call]
             if torch.cuda.is_current_stream_capturing():  # into the caller's graph
                 return self._backend(image, data, start)
@@ -64,13 +70,13 @@ class RecordedBackend:
             self._compile(flow.shape[1])
             key = tuple(flow.shape)
             if start is not None:
-                return self._backend(image, data, start)
+                return self._backend(image, data, start, progress)
             if key in self._records:
                 self._records.move_to_end(key)
             elif self._is_due(key):
                 self._records[key] = self._record(key, flow.device)
             else:
-                return self._backend(image, data)
+                return self._backend(image, data, progress=progress)
             return self._replay(self._records[key], image, data)
 
     def repack(self) -> None:

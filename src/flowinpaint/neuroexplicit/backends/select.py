@@ -17,6 +17,7 @@ from flowinpaint.neuroexplicit.backends.pytorch import TorchBackend
 if TYPE_CHECKING:
     from flowinpaint.networks.output import Filled
     from flowinpaint.neuroexplicit.model import Neuroexplicit
+    from flowinpaint.result import ProgressCallback
 
 Kind = Literal["cpu", "cuda", "cuda_training"]
 
@@ -24,7 +25,9 @@ Kind = Literal["cpu", "cuda", "cuda_training"]
 class PackedEngine(Protocol):
     """A backend of one model that keeps the weights in its own layout."""
 
-    def __call__(self, image: Tensor, data: DataTerm, start: Tensor | None = None) -> Filled:
+    def __call__(
+        self, image: Tensor, data: DataTerm, start: Tensor | None = None, progress: ProgressCallback | None = None
+    ) -> Filled:
         """Fill the fields of images (B, 3, H, W)."""
 
     def repack(self) -> None:

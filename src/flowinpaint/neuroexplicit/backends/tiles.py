@@ -18,10 +18,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from flowinpaint.progress import Tell, part_of
+
 BEFORE, AFTER = 3, 2
 """Rows, or columns, that a tile reads before and after its core, in strides of the network."""
 
-Network = Callable[[Tensor], list[Tensor]]
+Network = Callable[..., list[Tensor]]
 """Maps input (B, n, h, w), h and w multiples of its stride, to (B, C, h/8, w/8) … (B, C, h, w), coarse to fine."""
 Reader = Callable[[slice, slice], Tensor]
 """Maps rows and columns, of the image extended to multiples of the stride, to the network's input there."""
@@ -46,14 +48,19 @@ def spans_of(length: int, tile: int, stride: int) -> list[Span]:
     ]
 
 
-def tiled_maps(network: Network, read: Reader, size: tuple[int, int], tile: int, stride: int) -> list[Tensor]:
+def tiled_maps(
+    network: Network, read: Reader, size: tuple[int, int], tile: int, stride: int, tell: Tell | None = None
+) -> list[Tensor]:
     """The network's maps of an image of size (H, W), coarse to fine, each of size (ceil(H/s), ceil(W/s)).
 
-    tile: the maximal side of a tile's core; stride: the network's input is a multiple of this.
+    tile: the maximal side of a tile's core; stride: the network's input is a multiple of this. tell: called with the
+    finished share after each tile; the network gets a `tell` of its own, as a second argument.
     """
     (H, W), maps = size, list[Tensor]()
-    for vertical, horizontal in product(spans_of(H, tile, stride), spans_of(W, tile, stride)):
-        parts = network(read(vertical.read, horizontal.read))
+    tiles = list(product(spans_of(H, tile, stride), spans_of(W, tile, stride)))
+    for i, (vertical, horizontal) in enumerate(tiles):
+        x = read(vertical.read, horizontal.read)
+        parts = network(x) if tell is None else network(x, part_of(tell, i / len(tiles), (i + 1) / len(tiles)))
         scales = [2 ** (len(parts) - 1 - k) for k in range(len(parts))]
         if not maps:
             maps = [z.new_empty(*z.shape[:2], -(-H // s), -(-W // s)) for z, s in zip(parts, scales, strict=True)]
@@ -62,4 +69,6 @@ def tiled_maps(network: Network, read: Reader, size: tuple[int, int], tile: int,
             target = z[..., rows, columns]
             top, left = ((span.core.start - span.read.start) // s for span in (vertical, horizontal))
             target.copy_(part[..., top : top + target.shape[-2], left : left + target.shape[-1]])
+        if tell is not None:
+            tell((i + 1) / len(tiles))
     return maps

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from flowinpaint.neuroexplicit.dtm import SHALLOWEST, DiffusionTensorModule
+from flowinpaint.progress import Tell, part_of
 
 _EXACT = ("cnv0", "cnv0_1", "cnv1", "cnv1_1")
 """Layers that stay in float32: they see small differences of large values; in bfloat16 they dominate the error."""
@@ -27,6 +28,8 @@ _ABOVE, _BELOW = 1, _TOGETHER
 """Rows of zeros that this needs around an image, whose height may not be a multiple of it."""
 _FIRST_STRIP, _LAST_STRIP = 1 << 15, 36 << 10
 """Pixels of a strip, in the first layer and in the last ones."""
+_FIRST_DONE, _COARSE_DONE = 0.25, 0.6
+"""Share of the time after the first layers, and before the last ones."""
 
 
 def fastest_dtype() -> torch.dtype:
@@ -58,9 +61,14 @@ class PackedDtm:
         dtype = torch.float32 if name in _EXACT else self._dtype
         return weight.to(dtype).contiguous(memory_format=torch.channels_last), bias.to(dtype)
 
-    def __call__(self, x: Tensor) -> list[Tensor]:
-        """The maps, coarse to fine, float32, of x (B, n, H, W) float32; H and W are multiples of the stride."""
-        x0, c1 = self._first(x.contiguous(memory_format=torch.channels_last))
+    def __call__(self, x: Tensor, tell: Tell | None = None) -> list[Tensor]:
+        """The maps, coarse to fine, float32, of x (B, n, H, W) float32; H and W are multiples of the stride.
+
+        tell: called with the finished share after each strip.
+        """
+        tell = tell or (lambda share: None)
+        x = x.contiguous(memory_format=torch.channels_last)
+        x0, c1 = self._first(x, part_of(tell, 0, _FIRST_DONE))
         x1 = self._conv("cnv1_1", c1).to(self._dtype)
         skipped, y, depth = {2: x1}, x1, self._dtm.depth
         for k in range(2, depth):
@@ -72,9 +80,9 @@ class PackedDtm:
             y = _inside(joined)
             if k <= SHALLOWEST:
                 maps.append(self._map(f"dt{k}", joined, 0, y.shape[-2]))
-        return [*maps, *self._finest(y, x1, x0)]
+        return [*maps, *self._finest(y, x1, x0, part_of(tell, _COARSE_DONE, 1))]
 
-    def _first(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _first(self, x: Tensor, tell: Tell) -> tuple[Tensor, Tensor]:
         """The output x0 of the layers of full resolution, and c1 at half the size, computed from the unrounded x0."""
         (B, _, H, W), layers = x.shape, ("cnv0", "cnv0_1") if self._dtm.merge else ("cnv0",)
         x0 = _channels_last(B, self._dtm.cnv0.out_channels, H, W, self._dtype)
@@ -92,9 +100,10 @@ class PackedDtm:
                     y[:, :, -below:] = 0
             x0[:, :, top:bottom] = y[:, :, 1:]
             c1[:, :, top // 2 : bottom // 2] = F.relu_(F.conv2d(y, *self._layers["cnv1"], stride=2, padding=(0, 1)))
+            tell(bottom / H)
         return x0, c1
 
-    def _finest(self, y3: Tensor, x1: Tensor, x0: Tensor) -> list[Tensor]:
+    def _finest(self, y3: Tensor, x1: Tensor, x0: Tensor, tell: Tell) -> list[Tensor]:
         """The maps of half and of full resolution."""
         B, _, H, W = x1.shape
         half, full = (torch.empty(B, self._dtm.out_channels, s * H, s * W) for s in (1, 2))
@@ -107,6 +116,7 @@ class PackedDtm:
             start, stop = max(0, top - 1), min(H, bottom + 1)
             y1 = self._join(1, _inside(y2)[:, :, start - first : stop - first], x0[:, :, 2 * start : 2 * stop])
             full[:, :, 2 * top : 2 * bottom] = self._map("dt1", y1, 2 * (top - start), 2 * (bottom - start))
+            tell(bottom / H)
         return [half, full]
 
     def _conv(self, name: str, x: Tensor, stride: int = 1) -> Tensor:

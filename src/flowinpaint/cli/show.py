@@ -1,0 +1,83 @@
+"""`flowinpaint show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.text import Text
+
+from flowinpaint.cli.console import output
+from flowinpaint.errors import InputError
+from flowinpaint.io import check_image_writable, make_folder, read_flow, read_image, write_image
+from flowinpaint.io.arrays import Flow
+from flowinpaint.io.image_headers import image_kind, png_layout
+from flowinpaint.text_tables import three_figures
+from flowinpaint.viz.field_picture import field_picture
+
+
+def command(
+    field: Annotated[
+        Path, typer.Argument(help="Flow, disparity, depth or errors: .flo, KITTI .png, .pfm, .npy or .npz.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The picture to write; default FIELD.show.png.")
+    ] = None,
+    arrows: Annotated[
+        bool, typer.Option("--arrows", help="Draw the flow as arrows on a grid, over the colours or --over.")
+    ] = False,
+    over: Annotated[Path | None, typer.Option(metavar="IMAGE", help="Draw over this image.")] = None,
+    maximum: Annotated[
+        float | None,
+        typer.Option("--max", help="Value or length of the last colour; default nearly the field's largest."),
+    ] = None,
+) -> None:
+    """Draw a field as a picture with a key: colours or arrows.
+
+    Unknown pixels are striped; the points of a sparse field are drawn as dots.
+    """
+    picture = out or field.with_name(f"{field.name}.show.png")
+    if maximum is not None and not 0 < maximum < np.inf:
+        raise InputError(f"--max must be a finite number above 0, got {maximum:g}")
+    check_image_writable(picture)
+    for source in filter(None, (field, over)):
+        if picture.resolve() == source.resolve():
+            raise InputError(f"{picture}: is also an input; choose another name with -o")
+    flow, valid = read_flow(field)
+    if _is_field(picture):
+        raise InputError(f"{picture}: is a field, which a picture must not replace; choose another name with -o")
+    if arrows and flow.shape[2] != 2:
+        raise InputError(f"--arrows needs a field of 2 channels, got {flow.shape[2]} in {field}")
+    image = None if over is None else read_image(over)
+    if over is not None and image is not None and image.shape[:2] != flow.shape[:2]:
+        (H, W), (height, width) = flow.shape[:2], image.shape[:2]
+        raise InputError(f"{over}: is {width}x{height} pixels (width x height), but {field} is {W}x{H}")
+    drawn = field_picture(flow, field.name, image, arrows, maximum)
+    make_folder(picture.parent)
+    write_image(picture, drawn)
+    output.print(Text(f"Wrote {picture}: {_about(flow[valid])}, {_unknown(float(valid.mean()))}."), soft_wrap=True)
+
+
+def _about(values: Flow) -> str:
+    """The range of the known values (N, C) in words."""
+    if not len(values):
+        return "no known pixel"
+    one = values.shape[1] == 1
+    sizes = values[:, 0] if one else np.linalg.norm(values, axis=1)
+    low, mean, high = (three_figures(float(x)) for x in (sizes.min(), sizes.mean(dtype=np.float64), sizes.max()))
+    return f"{'values' if one else 'lengths'} {low} to {high}, mean {mean}"
+
+
+def _unknown(known: float) -> str:
+    return "no pixel is unknown" if known == 1 else f"{three_figures(100 * (1 - known))} % of the pixels are unknown"
+
+
+def _is_field(path: Path) -> bool:
+    """Whether a file exists that is a 16-bit PNG, as fields are."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(64)
+    return len(head) == 64 and image_kind(head) == "PNG" and png_layout(head)[0] == 16
