@@ -151,6 +151,15 @@ class TestSave:
         with np.load(tmp_path / "b.npz") as file:
             assert sorted(file.files) == ["flow", "valid"]
 
+    def test_depth_goes_to_a_png_in_a_unit(self, tmp_path: Path) -> None:
+        depth = np.linspace(1, 50, H * W, dtype=np.float32).reshape(H, W, 1)
+        found = result(1, flow=depth)
+        found.save(tmp_path / "new" / "a.png", unit="mm")
+        np.testing.assert_allclose(fi.read_flow(tmp_path / "new" / "a.png", unit="mm")[0], depth, atol=1e-3)
+        with pytest.raises(fi.InputError, match="unit"):
+            found.save(tmp_path / "other" / "a.png")
+        assert not (tmp_path / "other").exists()
+
     @pytest.mark.parametrize(
         ("name", "message"),
         [("no/a.jpg", "save writes the field"), ("no/a.txt", "ends in one of"), ("no/a.png", "must have 1 or 2")],

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from flowinpaint.depth.visibility import visible_points
     from flowinpaint.errors import FileFormatError, InputError, MissingFileError
     from flowinpaint.io import read_flow, read_image, read_mask, write_flow, write_image, write_mask
+    from flowinpaint.io.matches import Matches, read_matches
+    from flowinpaint.io.tracks import read_tracks
     from flowinpaint.masks import random_mask
     from flowinpaint.methods.functions import numpy_method
     from flowinpaint.methods.registry import register_method
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from flowinpaint.networks.weights import save_model
     from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
     from flowinpaint.neuroexplicit.model import Neuroexplicit
+    from flowinpaint.points import PointResults, inpaint_points
     from flowinpaint.result import Progress, Result, Solution
     from flowinpaint.viz.colours import error_map, flow_to_rgb
     from flowinpaint.viz.sheet import preview
@@ -45,9 +48,11 @@ if TYPE_CHECKING:
 __all__ = [
     "FileFormatError",
     "InputError",
+    "Matches",
     "MissingFileError",
     "Neuroexplicit",
     "NeuroexplicitConfig",
+    "PointResults",
     "Progress",
     "Result",
     "Solution",
@@ -58,6 +63,7 @@ __all__ = [
     "fl_outliers",
     "flow_to_rgb",
     "inpaint",
+    "inpaint_points",
     "load_model",
     "methods",
     "numpy_method",
@@ -69,6 +75,8 @@ __all__ = [
     "read_flow",
     "read_image",
     "read_mask",
+    "read_matches",
+    "read_tracks",
     "read_velodyne",
     "register_method",
     "save_model",
@@ -87,6 +95,8 @@ _LAZY = {
     "depth.visibility": ("visible_points",),
     "errors": ("FileFormatError", "InputError", "MissingFileError"),
     "io": ("read_flow", "read_image", "read_mask", "write_flow", "write_image", "write_mask"),
+    "io.matches": ("Matches", "read_matches"),
+    "io.tracks": ("read_tracks",),
     "masks": ("random_mask",),
     "methods.functions": ("numpy_method",),
     "methods.registry": ("register_method",),
@@ -94,6 +104,7 @@ _LAZY = {
     "networks.weights": ("save_model",),
     "neuroexplicit.config": ("NeuroexplicitConfig",),
     "neuroexplicit.model": ("Neuroexplicit",),
+    "points": ("PointResults", "inpaint_points"),
     "result": ("Progress", "Result", "Solution"),
     "viz.colours": ("error_map", "flow_to_rgb"),
     "viz.sheet": ("preview",),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from flowinpaint.points import PointResults
+
 Status = Literal["converged", "max_iterations", "stagnated", "complete"]
 """converged: an iteration reached its tolerance; max_iterations: it reached the maximum number of steps first;
 stagnated: further steps gained nothing; complete: the method does not iterate to a tolerance."""
@@ -134,6 +136,7 @@ class Result:
     inliers: (H, W) float32 in [0, 1], the estimated probability that each known vector is correct, NaN where none is
     known. It and the noise are None unless `inpaint` gets `robust`, `noise`, `confidence` or `second`.
     arrays: the same as numpy arrays, with the image and the given vectors.
+    points: what `inpaint_points` made of each point; None from `inpaint`.
     restore: converts a numpy array (H, W, C) or (H, W) to the type of the caller's flow; None for numpy itself. A
     result can be pickled if this can, such as a `functools.partial` of a function of a module.
     """
@@ -145,6 +148,7 @@ class Result:
     inliers: Any = None
     arrays: Arrays | None = None
     restore: Callable[[npt.NDArray[Any]], Any] | None = None
+    points: PointResults | None = None
 
     def preview(self) -> npt.NDArray[np.uint8]:
         """Draw a sheet (h, w, 3) of the image, the given vectors, the result and its expected errors."""
@@ -152,14 +156,14 @@ class Result:
 
         return result_sheet(self._arrays, self.info)
 
-    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def save(self, path: str | os.PathLike[str], unit: str | float | None = None) -> None:
         """Write the field in the format of the suffix, as `write_flow` does; NaN means unknown. Makes the folder.
 
-        A .npz also has `expected_error` and `inliers`, if known. options: further keywords of `write_flow`.
+        A .npz also has `expected_error` and `inliers`, if known. unit: of a 16-bit PNG of one channel.
         """
         from flowinpaint.io.results import save_result
 
-        save_result(path, self._arrays, **options)
+        save_result(path, self._arrays, unit)
 
     def trusted(self, max_error: float) -> Any:
         """The field (H, W, C), NaN where the expected error is above `max_error` or the field is not filled."""

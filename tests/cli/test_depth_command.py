@@ -57,13 +57,14 @@ def test_a_sparse_depth_image_is_read_and_written_in_its_unit(folder: Path) -> N
 
 def test_the_points_of_a_colmap_model_are_filled(folder: Path) -> None:
     write_text(folder)
-    fill = ["depth", "image.png", "--colmap", ".", "-o", "depth.npy", "--method", "nearest"]
+    fill = ["depth", "image.png", "--colmap", ".", "-o", "new/depth.npy", "--method", "nearest"]
     code, _, stderr = run_cli(*fill)
     assert code == 1
     assert "image_name must be one of the 3 images" in stderr
+    assert not (folder / "new").exists()
     assert run_cli(*fill, "--name", "view.png")[0] == 0
     uv, depth = fi.read_colmap(folder, "view.png")
-    dense = fi.read_flow("depth.npy")[0][..., 0]
+    dense = fi.read_flow("new/depth.npy")[0][..., 0]
     # 9.5 and 59.75 round to the pixels 10 and 60.
     assert dense[20, 10] == depth[0]
     assert dense[60, 50] == depth[1]

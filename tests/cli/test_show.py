@@ -17,7 +17,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("flow.flo", "flow.png", "flow.npy", "flow.npz", "flow.pfm"):
         fi.write_flow(name, flow)
     fi.write_flow("depth.pfm", np.abs(flow[..., :1]) + 1)
-    fi.write_flow("disparity.png", np.abs(flow[..., :1]) + 1)
+    fi.write_flow("disparity.png", np.abs(flow[..., :1]) + 1, unit="m/256")
+    fi.write_flow("depth.tif", np.abs(flow[..., :1]) + 1)
     fi.write_flow("many.npy", np.repeat(flow, 3, axis=2))
     fi.write_image("image.png", np.full((30, 40, 3), 128, np.uint8))
     fi.write_image("small.png", np.full((3, 4, 3), 128, np.uint8))
@@ -25,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["flow.flo", "flow.png", "flow.npy", "flow.npz", "flow.pfm", "depth.pfm", "disparity.png", "many.npy"]
+    "name", ["flow.flo", "flow.png", "flow.npy", "flow.npz", "flow.pfm", "depth.pfm", "depth.tif", "many.npy"]
 )
 def test_any_field_is_drawn_next_to_its_file(folder: Path, name: str) -> None:
     before = Path(name).read_bytes()
@@ -50,6 +51,14 @@ def test_arrows_and_images_change_the_picture_whose_folder_is_made(folder: Path)
     assert len(pictures) == len(ways)
 
 
+def test_a_png_of_one_channel_needs_its_unit(folder: Path) -> None:
+    code, stdout, _ = run_cli("show", "disparity.png", "--unit", "m/256")
+    assert code == 0
+    metres = stdout.partition("values")[2]
+    assert metres == run_cli("show", "depth.pfm", "--unit", "m/256")[1].partition("values")[2]
+    assert metres != run_cli("show", "disparity.png", "--unit", "mm")[1].partition("values")[2]
+
+
 def test_the_range_of_values_is_said(folder: Path) -> None:
     fi.write_flow("ramp.npy", np.linspace(2, 8, 12, dtype=np.float32).reshape(3, 4, 1))
     assert "values 2 to 8, mean 5, no pixel is unknown" in run_cli("show", "ramp.npy")[1]
@@ -66,6 +75,10 @@ def test_the_range_of_values_is_said(folder: Path) -> None:
         (["flow.png", "-o", "flow.png"], "is also an input"),
         (["flow.flo", "--over", "image.png", "-o", "image.png"], "is also an input"),
         (["flow.flo", "-o", "disparity.png"], "is a field, which a picture must not replace"),
+        (["flow.flo", "-o", "flow.png"], "is a field, which a picture must not replace"),
+        (["flow.flo", "-o", "depth.tif"], "is a field, which a picture must not replace"),
+        (["disparity.png"], "--unit"),
+        (["disparity.png", "--unit", "yards"], "--unit must be"),
         (["depth.pfm", "--arrows"], "--arrows needs a field of 2 channels, got 1"),
         (["flow.flo", "--over", "small.png"], "small.png: is 4x3 pixels"),
         (["flow.flo", "--over", "none.png", "-o", "new/o.png"], "none.png: there is no such file"),

@@ -1,7 +1,9 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import flowinpaint as fi
 from flowinpaint.depth.complete import depth_image, depth_points
@@ -53,6 +55,12 @@ def test_of_several_points_in_a_pixel_the_nearest_counts() -> None:
     assert depth_points(field, field[..., 0] > 5)[1].tolist() == [7]
 
 
+def test_images_and_points_as_tensors() -> None:
+    image, uv = torch.from_numpy(SCENE.image).permute(2, 0, 1), torch.from_numpy(UV)
+    result = fi.complete_depth(image, uv, torch.from_numpy(DEPTH), "harmonic")
+    assert np.array_equal(result.flow, fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic").flow)
+
+
 def test_confidence_and_noise_of_points() -> None:
     wrong = np.arange(len(DEPTH)) % 9 == 0
     depth, surely = np.where(wrong, 3 * DEPTH, DEPTH), np.where(wrong, 0.0, 1.0)
@@ -65,6 +73,14 @@ def test_confidence_and_noise_of_points() -> None:
     assert fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", noise=0.05).info["noise"] is not None
     with pytest.raises(fi.InputError, match="confidence must be a number or have shape"):
         fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", confidence=[0.5, 1.0])
+
+
+def test_a_result_is_saved_in_a_unit(tmp_path: Path) -> None:
+    result = fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic")
+    with pytest.raises(fi.InputError, match=r"new/depth\.png: a 16-bit PNG of one channel needs a unit"):
+        result.save(tmp_path / "new/depth.png")
+    result.save(tmp_path / "new/depth.png", unit="mm")
+    np.testing.assert_allclose(fi.read_flow(tmp_path / "new/depth.png", "mm")[0], result.flow, atol=6e-4)
 
 
 def test_few_points_and_certain_results_are_not_restrained() -> None:
@@ -81,8 +97,8 @@ def test_wrong_arguments_are_named() -> None:
         fi.complete_depth(image, [(5, 5), (160, 3)], [1.0, 2.0])
     with pytest.raises(fi.InputError, match="uv must have at least one point"):
         fi.complete_depth(image, np.zeros((0, 2)), np.zeros(0))
-    with pytest.raises(fi.InputError, match="image must be a numpy array"):
-        fi.complete_depth("image.png", UV, DEPTH)  # type: ignore[arg-type]
+    with pytest.raises(fi.InputError, match="image must "):
+        fi.complete_depth("image.png", UV, DEPTH)
     with pytest.raises(fi.InputError, match=r"depth must be a floating array .*, got uint16"):
         depth_points(np.ones((3, 3), np.uint16))
     with pytest.raises(fi.InputError, match=r"valid must be bool \(3, 3\)"):

@@ -1,8 +1,11 @@
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flowinpaint as fi
 from flowinpaint.depth.camera import projection_matrix
@@ -80,6 +83,26 @@ def test_points_behind_outside_and_not_finite_are_left_out() -> None:
     assert index.tolist() == [0, 5]
     np.testing.assert_allclose(uv[0], (320, 240))
     assert depth.dtype == np.float32
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 400), st.binary(max_size=12))
+def test_damaged_calibration_gives_a_matrix_or_an_error(place: int, damage: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        data = text(P2=P, R0_rect=RECTIFY, Tr_velo_to_cam=np.column_stack([TURN, SHIFT])).encode()
+        Path(folder, "calib.txt").write_bytes(data[:place] + damage + data[place + len(damage) :])
+        try:
+            matrix = fi.read_calibration(Path(folder, "calib.txt"))
+        except fi.FileFormatError as error:
+            assert "calib.txt: " in str(error)
+            return
+        try:
+            uv, depth, _ = fi.project(1e38 * RNG.normal(size=(9, 3)), matrix, (480, 640))
+        except fi.InputError as error:  # two equal rows, for example
+            assert "calibration must" in str(error)
+            return
+        assert np.isfinite(uv).all()
+        assert np.isfinite(depth).all()
 
 
 def test_wrong_arguments_are_named() -> None:

@@ -90,7 +90,7 @@ def make_fields(place: str, folder: Path, root: Path) -> None:
     for sample in find_samples(root):
         path = folder / place.format(case="10", dataset=sample.dataset, sample=sample.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fi.write_flow(path, np.ones((H, W, sample.channels), np.float32))
+        fi.write_flow(path, np.ones((H, W, sample.channels), np.float32), unit="px/256")
 
 
 @pytest.mark.parametrize(

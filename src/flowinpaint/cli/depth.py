@@ -24,6 +24,7 @@ from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
     clip_to_format,
+    make_folder,
     parse_unit,
     png_unit,
     read_flow,
@@ -121,6 +122,8 @@ def command(
     if errors is not None and result.expected_error is None:
         raise InputError(f"--errors needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
     picture = None if preview is None else _picture(result, method)
+    for path in filter(None, (out, errors, preview)):
+        make_folder(path.parent)
     dense = clip_to_format(out, result.flow, level)
     write_flow(out, dense, unit=level)
     if errors is not None:

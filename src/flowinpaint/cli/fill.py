@@ -12,9 +12,9 @@ import numpy.typing as npt
 import typer
 from rich.text import Text
 
-from flowinpaint.api import inpaint
 from flowinpaint.cli.console import output, say, solver_bar, tell_written, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
+from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.errors import InputError
 from flowinpaint.io import (
@@ -24,10 +24,8 @@ from flowinpaint.io import (
     make_folder,
     parse_unit,
     png_unit,
-    read_flow,
     read_image,
     read_map,
-    read_mask,
     read_probability,
     write_flow,
     write_image,
@@ -49,7 +47,8 @@ def command(
     flow: Annotated[
         Path,
         typer.Argument(
-            help="The sparse field: .flo, .png (KITTI flow, or depth with --unit), .pfm, .npy, .npz or .tif."
+            help="The sparse field: .flo, .png (KITTI flow, or depth with --unit), .pfm, .npy, .npz or .tif. "
+            "Or points: matches (.txt, .csv, .match) with columns x1 y1 x2 y2, or tracks (.npz)."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The dense field to write; same formats.")],
@@ -75,11 +74,13 @@ def command(
         ),
     ] = None,
     robust: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--robust", help="Vectors may be noisy or wrong: judge them, and fill from the best estimate of each."
+            "--robust/--no-robust",
+            help="Vectors may be noisy or wrong: judge them, and fill from the best estimate of each. On by default "
+            "for matches and tracks, off for fields.",
         ),
-    ] = False,
+    ] = None,
     noise: Annotated[
         str | None,
         typer.Option(
@@ -100,6 +101,13 @@ def command(
     inliers: Annotated[
         Path | None,
         typer.Option(help="Also write the probability that each given vector is correct: .pfm, .npy or .npz."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Columns of a list of matches, e.g. x,y,u,v,noise; _ skips a column."),
+    ] = None,
+    frames: Annotated[
+        str | None, typer.Option(metavar="FROM,TO", help="Two frames of tracks, e.g. 0,5; by default 0,1.")
     ] = None,
     setting: Annotated[
         list[str] | None,
@@ -126,6 +134,11 @@ def command(
     found = get_method(method)
     if table is not None and table.method != method:
         raise InputError(f"{params}: must hold parameters of {method}, got those of {table.method}")
+    kind = kind_of(flow)
+    if robust is None:
+        robust = kind != "field"
+        if robust and not found.takes_weights:
+            raise InputError(f"--method {method} cannot judge points; add --no-robust, or choose another method")
     judged = robust or any(x is not None for x in (noise, confidence, second))
     if errors is not None and not (found.gives_error or judged):
         raise InputError(
@@ -143,8 +156,8 @@ def command(
         raise InputError("--invert-mask needs --mask")
     level = parse_unit(unit)
     with unit_option_named():
-        sparse, valid = read_flow(flow, png_unit(flow, level))
-        check_flow_writable(out, sparse.shape[2], level)
+        sparse = read_sparse(flow, kind, columns, frames, png_unit(flow, level))
+        check_flow_writable(out, sparse.channels, level)
     for name, path in (("--errors", errors), ("--inliers", inliers)):
         if path is not None and path.suffix.lower() not in ERROR_SUFFIXES:
             raise InputError(f"{name} must be a file name ending in {', '.join(ERROR_SUFFIXES)}, got {path}")
@@ -153,50 +166,34 @@ def command(
     if preview is not None:
         check_image_writable(preview)
     guide = read_image(image)
-    _check_size(image, guide.shape, flow, sparse.shape)
-    known = valid
-    if mask is not None:
-        chosen = read_mask(mask) ^ invert_mask
-        _check_size(mask, chosen.shape, flow, sparse.shape)
-        known = chosen & valid
-        if dropped := int((chosen & ~valid).sum()):
-            say("Note:", "yellow", f"{dropped} pixels of {mask} are unknown in {flow} and stay unknown.")
-    if not known.any():
-        raise InputError(f"{mask or flow}: at least one pixel must be known, got none")
+    sparse.check_image(image, guide)
+    sparse.apply_mask(mask, invert_mask)
     other = None if second is None else read_image(second)
     if second is not None and other is not None:
-        _check_size(second, other.shape, flow, sparse.shape)
+        check_size(second, other.shape, image, guide.shape)
     hints: dict[str, Any] = {
         "robust": robust,
         "noise": _point_values("--noise", noise, read_map),
         "confidence": _point_values("--confidence", confidence, read_probability),
         "second": other,
     }
-    if not judged and (clip_to_format(out, sparse, level)[known] != sparse[known]).any():
-        raise InputError(f"{out}: a 16-bit PNG cannot hold all vectors of {flow}; use .flo, .pfm or .npy")
+    if not judged:
+        sparse.check_storable(out, level)
 
-    parameters: dict[str, Any] = ({} if table is None else table.at(float(known.mean()))) | overrides
+    parameters: dict[str, Any] = ({} if table is None else table.at(sparse.density(guide))) | overrides
     with solver_bar() as report, warnings_told():
         progress = partial(report, method)
-        result = inpaint(
-            guide,
-            sparse,
-            known,
-            method,
-            device,
-            space=cast(SpaceName, space),
-            bounds=bounds,
-            progress=progress,
-            **hints,
-            **parameters,
-        )
+        where = {"space": cast(SpaceName, space), "bounds": bounds}
+        result = sparse.fill(guide, method, device, hints, progress=progress, **where, **parameters)
+    given, known = sparse.field, sparse.known
+    assert given is not None and known is not None
     if errors is not None and result.expected_error is None:
         raise InputError(f"--errors: {method} predicts no errors from {int(known.sum())} vectors")
     picture = None
     if preview is not None:
         labelled = {method: (result.flow, f"{result.info['seconds']:.2f} s")}
         expected = {method: result.expected_error}
-        picture = draw_preview(guide, sparse, known, labelled, expected=expected, inliers=result.inliers)
+        picture = draw_preview(guide, given, known, labelled, expected=expected, inliers=result.inliers)
     for path in filter(None, (out, errors, inliers, preview)):
         make_folder(path.parent)
     dense = clip_to_format(out, result.flow, level)
@@ -212,12 +209,13 @@ def command(
     info = result.info
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = (
-        f"Wrote {out}: {known.sum()} of {known.size} vectors were given; {info['method']} on {info['device']}, "
+        f"Wrote {out}: {sparse.given(result)}; {info['method']} on {info['device']}, "
         f"{info['seconds']:.2f} s{iterations}."
     )
     output.print(Text(sentence), soft_wrap=True)
-    if result.inliers is not None:
-        output.print(Text(_judgement(result.inliers[known], info["noise"])), soft_wrap=True)
+    if (probabilities := sparse.probabilities(result)) is not None:
+        noun = "given vectors" if result.points is None else "used points"
+        output.print(Text(_judgement(probabilities, info["noise"], noun)), soft_wrap=True)
     for path in filter(None, (errors, inliers, preview)):
         tell_written(path)
 
@@ -241,12 +239,12 @@ def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) 
     return read(Path(text))
 
 
-def _judgement(p: Array, noise: float | None) -> str:
+def _judgement(p: Array, noise: float | None, noun: str) -> str:
     """A sentence on the inlier probabilities (N,) of the given vectors."""
     if noise is None:
-        return f"{p.size} given vectors are too few to judge."
+        return f"{p.size} {noun} are too few to judge."
     wrong = int((p < 0.5).sum())
-    found = f"{wrong} of {p.size} given vectors ({100 * wrong / p.size:.1f} %) are probably wrong"
+    found = f"{wrong} of {p.size} {noun} ({100 * wrong / p.size:.1f} %) are probably wrong"
     return f"{found}; the noise of the others is {noise:.3g} in the field's unit."
 
 
@@ -257,8 +255,3 @@ def _check_distinct(outputs: list[Path | None], inputs: list[Path | None]) -> No
         if path.resolve() in taken:
             raise InputError(f"{path}: is also an input or another output; choose another name")
         taken.add(path.resolve())
-
-
-def _check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int, ...]) -> None:
-    if shape[:2] != size[:2]:
-        raise InputError(f"{path}: is {shape[1]}x{shape[0]} pixels (width x height), but {flow} is {size[1]}x{size[0]}")

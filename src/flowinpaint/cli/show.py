@@ -10,17 +10,30 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output
-from flowinpaint.errors import InputError
-from flowinpaint.io import check_image_writable, make_folder, read_flow, read_image, write_image
+from flowinpaint.cli.unit_option import UnitText, unit_option_named
+from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.io import (
+    FLOW_SUFFIXES,
+    check_image_writable,
+    make_folder,
+    parse_unit,
+    png_unit,
+    read_flow,
+    read_image,
+    write_image,
+)
 from flowinpaint.io.arrays import Flow
-from flowinpaint.io.image_headers import image_kind, png_layout
+from flowinpaint.io.units import MissingUnitError
 from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.field_picture import field_picture
 
 
 def command(
     field: Annotated[
-        Path, typer.Argument(help="Flow, disparity, depth or errors: .flo, KITTI .png, .pfm, .npy or .npz.")
+        Path,
+        typer.Argument(
+            help="Flow, disparity, depth, errors: .flo, .png (KITTI flow; depth with --unit), .pfm, .npy, .npz or .tif."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The picture to write; default FIELD.show.png.")
@@ -33,6 +46,7 @@ def command(
         float | None,
         typer.Option("--max", help="Value or length of the last colour; default nearly the field's largest."),
     ] = None,
+    unit: UnitText = None,
 ) -> None:
     """Draw a field as a picture with a key: colours or arrows.
 
@@ -45,7 +59,8 @@ def command(
     for source in filter(None, (field, over)):
         if picture.resolve() == source.resolve():
             raise InputError(f"{picture}: is also an input; choose another name with -o")
-    flow, valid = read_flow(field)
+    with unit_option_named():
+        flow, valid = read_flow(field, png_unit(field, parse_unit(unit)))
     if _is_field(picture):
         raise InputError(f"{picture}: is a field, which a picture must not replace; choose another name with -o")
     if arrows and flow.shape[2] != 2:
@@ -75,9 +90,13 @@ def _unknown(known: float) -> str:
 
 
 def _is_field(path: Path) -> bool:
-    """Whether a file exists that is a 16-bit PNG, as fields are."""
-    if not path.is_file():
+    """Whether a file exists that can be read as a field: a 16-bit PNG or a TIFF of floats."""
+    if path.suffix.lower() not in FLOW_SUFFIXES or not path.is_file():
         return False
-    with path.open("rb") as file:
-        head = file.read(64)
-    return len(head) == 64 and image_kind(head) == "PNG" and png_layout(head)[0] == 16
+    try:
+        read_flow(path)
+    except MissingUnitError:
+        return True
+    except FileFormatError:
+        return False
+    return True

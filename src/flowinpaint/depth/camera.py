@@ -24,6 +24,7 @@ Calibration = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 _LARGEST_FILE = 2**20
 _NEAREST = 1e-6
 """Points nearer than this have no pixel."""
+_FARTHEST = float(np.finfo(np.float32).max)
 _EVERY_NAME = (
     "P_rect_0{camera} with R and T (KITTI raw), P{camera} with Tr_velo_to_cam (object) or P{camera} with Tr (odometry)"
 )
@@ -56,7 +57,10 @@ def read_calibration(paths: StrPath | Iterable[StrPath], camera: int = 2) -> Arr
         to_camera = _matrix(named, entries, "Tr_velo_to_cam", "Tr_velo_cam")
     else:
         to_camera = _matrix(named, entries, "Tr")  # odometry: the points are rectified by Tr
-    projection: Array = project @ rectify @ np.vstack([to_camera, [0, 0, 0, 1]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        projection: Array = project @ rectify @ np.vstack([to_camera, [0, 0, 0, 1]])
+    if not np.isfinite(projection).all():
+        raise FileFormatError(f"{named}: the numbers are too large for a calibration")
     return projection
 
 
@@ -133,7 +137,8 @@ def project(
         homogeneous = cloud[:, :3].astype(np.float64) @ matrix[:, :3].T + matrix[:, 3]
         depth = homogeneous[:, 2]
         uv = homogeneous[:, :2] / depth[:, None]
-        inside = (depth > _NEAREST) & (uv >= -0.5).all(axis=1) & (uv[:, 0] < width - 0.5) & (uv[:, 1] < height - 0.5)
+        inside = (depth > _NEAREST) & (depth < _FARTHEST) & (uv >= -0.5).all(axis=1)
+        inside &= (uv[:, 0] < width - 0.5) & (uv[:, 1] < height - 0.5)
     index = np.flatnonzero(inside)
     return uv[index], depth[index].astype(np.float32), index
 

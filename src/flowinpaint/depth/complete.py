@@ -13,12 +13,13 @@ from flowinpaint.api import inpaint
 from flowinpaint.depth.restrain import restrain
 from flowinpaint.depth.visibility import check_points, visible_points
 from flowinpaint.errors import InputError
+from flowinpaint.inputs import image_of
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.result import ProgressCallback, Result
 
 
 def complete_depth(
-    image: npt.NDArray[Any],
+    image: Any,
     uv: npt.ArrayLike,
     depth: npt.ArrayLike,
     method: str | Path = DEFAULT_METHOD,
@@ -47,11 +48,10 @@ def complete_depth(
     `result.flow` (H, W, 1) and `result.expected_error` (H, W) are in the unit of depth. A pixel with a visible point
     keeps its depth, of several points that of the nearest, unless `robust`, `noise` or `confidence` says otherwise.
     """
-    if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
-        raise InputError(f"image must be a numpy array (H, W, 3) or (H, W), got {type(image).__name__}")
+    size = _size(image)
     places, distance = check_points(uv, depth)
     visible = visible_points(places, distance) if visible_only else np.ones(len(places), np.bool_)
-    front = np.flatnonzero(visible)[_front(places[visible], distance[visible], image.shape)]
+    front = np.flatnonzero(visible)[_front(places[visible], distance[visible], size)]
 
     def on_grid(values: npt.ArrayLike | None, name: str) -> Any:
         if values is None or np.ndim(values) == 0:
@@ -59,9 +59,9 @@ def complete_depth(
         array = np.asarray(values, np.float32)
         if array.shape != distance.shape:
             raise InputError(f"{name} must be a number or have shape {distance.shape}, got {array.shape}")
-        return _placed(places[front], array[front], image.shape)
+        return _placed(places[front], array[front], size)
 
-    sparse = _placed(places[front], distance[front], image.shape)[..., None]
+    sparse = _placed(places[front], distance[front], size)[..., None]
     if bounds is None:
         bounds = float(np.nanmin(sparse)), float(np.nanmax(sparse))
         bounds = bounds if bounds[0] < bounds[1] else None
@@ -104,6 +104,16 @@ def depth_image(uv: npt.ArrayLike, depth: npt.ArrayLike, size: tuple[int, ...]) 
     places, distance = check_points(uv, depth)
     front = _front(places, distance, size)
     return _placed(places[front], distance[front], size)[..., None]
+
+
+def _size(image: object) -> tuple[int, int]:
+    """Height and width of an image of any type and layout."""
+    shape = image_of(image)[0].shape
+    if len(shape) == 3 and shape[0] in (1, 3, 4) and shape[2] not in (1, 3, 4):  # channels first
+        shape = shape[1:]
+    if len(shape) not in (2, 3):
+        raise InputError(f"image must have shape (H, W, 3) or (H, W), got {shape}")
+    return int(shape[0]), int(shape[1])
 
 
 def _front(places: npt.NDArray[np.float64], distance: npt.NDArray[Any], size: tuple[int, ...]) -> npt.NDArray[np.intp]:

@@ -17,7 +17,7 @@ import numpy as np
 from flowinpaint.data.folder import Frame, Sample
 from flowinpaint.errors import InputError, check_file
 from flowinpaint.evaluation.measure import Field
-from flowinpaint.io import FLOW_SUFFIXES, StrPath, read_flow
+from flowinpaint.io import FLOW_SUFFIXES, StrPath, png_unit, read_flow
 from flowinpaint.masks.cases import Case, case_label
 from flowinpaint.methods.registry import find_method
 from flowinpaint.metrics import epe
@@ -83,7 +83,7 @@ def field_folders(
 
 def read_field(path: Path, frame: Frame) -> Field:
     """Read a field for a frame; FileFormatError unless it has the size, channels and values to be compared with it."""
-    flow, finite = read_flow(path)
+    flow, finite = read_flow(path, png_unit(path, "px/256"))  # KITTI's disparity, as the truth
     (height, width, channels), (h, w, c) = frame.truth.shape, flow.shape
     check_file(path, (h, w) != (height, width) and f"must be {width}x{height} pixels as the truth, got {w}x{h}")
     check_file(path, c != channels and f"must have {channels} channels as the truth, got {c}")

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +22,44 @@ Mask = npt.NDArray[np.bool_]
 _ZIP_END = b"PK\x05\x06"
 
 
-def read_npz(path: Path) -> Flow:
-    """Read `flow` (H, W, C), NaN where `valid` (H, W), if present, is 0; a single array of any name is the flow."""
+class Npz(NamedTuple):
+    """An open .npz archive of `size` bytes, and its members by the names of their arrays."""
+
+    path: Path
+    archive: zipfile.ZipFile
+    members: dict[str, zipfile.ZipInfo]
+    size: int
+
+    def load(self, name: str, kinds: str, dimensions: tuple[int, ...] | None = None) -> Array:
+        """Read one array; see `_load_npy`."""
+        info = self.members[name]
+        packed = info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        check_file(self.path, packed and f"{info.filename} has a compression that numpy does not write")
+        forged = info.file_size > MAX_EXPANSION * min(info.compress_size, self.size)
+        check_file(self.path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
+        with self.archive.open(info) as stream:
+            return _load_npy(self.path, stream, info.file_size, kinds, dimensions)
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[Npz]:
+    """Open an archive; errors of numpy and zipfile in the block become FileFormatErrors."""
     data = path.read_bytes()
     with _decoding(path), zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         end = data.rfind(_ZIP_END) + 22 + len(archive.comment)
         check_file(path, end != len(data) and f"too long: its archive ends at byte {end} of {len(data)}")
-        name = next(iter(names)) if len(names) == 1 else "flow"
-        check_file(path, name not in names and f"none of its {len(names)} arrays is named flow")
-        flow = _load_member(path, archive, names[name], "f", len(data))
-        if name == "flow" and "valid" in names:
-            valid, size = _load_member(path, archive, names["valid"], "biu", len(data)), flow.shape[:2]
+        yield Npz(path, archive, members, len(data))
+
+
+def read_npz(path: Path) -> Flow:
+    """Read `flow` (H, W, C), NaN where `valid` (H, W), if present, is 0; a single array of any name is the flow."""
+    with open_npz(path) as npz:
+        name = next(iter(npz.members)) if len(npz.members) == 1 else "flow"
+        check_file(path, name not in npz.members and f"none of its {len(npz.members)} arrays is named flow")
+        flow = npz.load(name, "f")
+        if name == "flow" and "valid" in npz.members:
+            valid, size = npz.load("valid", "biu"), flow.shape[:2]
             check_file(path, valid.shape != size and f"valid must have shape {size}, got {valid.shape}")
             flow[valid == 0] = np.nan
     return flow
@@ -57,31 +83,24 @@ def open_npy(path: Path, kinds: str) -> Array:
         return _load_npy(path, stream, path.stat().st_size, kinds)
 
 
-def _load_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, size: int) -> Array:
-    """Read one array from an archive of `size` bytes."""
-    packed = info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-    check_file(path, packed and f"{info.filename} has a compression that numpy does not write")
-    forged = info.file_size > MAX_EXPANSION * min(info.compress_size, size)
-    check_file(path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
-    with archive.open(info) as stream:
-        return _load_npy(path, stream, info.file_size, kinds)
-
-
-def _load_npy(path: Path, stream: IO[bytes], size: int, kinds: str) -> Array:
-    """`open_npy` from a stream of `size` bytes."""
+def _load_npy(path: Path, stream: IO[bytes], size: int, kinds: str, dimensions: tuple[int, ...] | None = None) -> Array:
+    """`open_npy` from a stream of `size` bytes; with `dimensions`, an array with one of these numbers of axes."""
     old = np.lib.format.read_magic(stream) == (1, 0)
     read_header = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
-    if dtype.kind not in kinds or 0 in shape or len(shape) not in ((2, 3) if "f" in kinds else (2,)):
-        types = "floating or integer" if kinds == "iuf" else "floating" if kinds == "f" else "bool or integer"
-        wanted = f"{types} (H, W)" + (" or (H, W, C)" if "f" in kinds else "")
+    allowed = dimensions or ((2, 3) if "f" in kinds else (2,))
+    if dtype.kind not in kinds or 0 in shape or len(shape) not in allowed:
+        types = {"iuf": "floating or integer", "f": "floating", "biuf": "real"}.get(kinds, "bool or integer")
+        sizes = " (H, W)" + (" or (H, W, C)" if "f" in kinds else "")
+        wanted = types + (sizes if dimensions is None else f" with {' or '.join(map(str, dimensions))} dimensions")
         raise FileFormatError(f"{path}: must hold {wanted}, got {dtype.name} {shape}")
     needed = stream.tell() + math.prod(shape) * dtype.itemsize
-    check_file(path, size_fault(shape[1], shape[0], needed, size))
+    height = shape[0] if dimensions is None else math.prod(shape) // shape[1]
+    check_file(path, size_fault(shape[1], height, needed, size))
     stream.seek(0)
     array = np.lib.format.read_array(stream, allow_pickle=False)
     array = array.astype(array.dtype.newbyteorder("="), order="C")
-    return array[..., None] if "f" in kinds and array.ndim == 2 else array
+    return array[..., None] if dimensions is None and "f" in kinds and array.ndim == 2 else array
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from flowinpaint.io.flow import FLOW_SUFFIXES, check_flow_writable, write_flow
 from flowinpaint.io.images import IMAGE_SUFFIXES
 
 if TYPE_CHECKING:
+    from flowinpaint.io.units import Unit
     from flowinpaint.result import Arrays
 
 
-def save_result(path: StrPath, arrays: Arrays, **options: Any) -> None:
-    """Write `arrays.flow`; make the folder if needed. options: keywords of `write_flow`."""
+def save_result(path: StrPath, arrays: Arrays, unit: Unit | None = None) -> None:
+    """Write `arrays.flow`; make the folder if needed. unit: of a 16-bit PNG of one channel, as in `write_flow`."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES and suffix not in FLOW_SUFFIXES:
@@ -26,10 +27,10 @@ def save_result(path: StrPath, arrays: Arrays, **options: Any) -> None:
             f"{path}: save writes the field, in {', '.join(FLOW_SUFFIXES)}; for a picture call "
             "write_image(path, result.preview())"
         )
-    check_flow_writable(path, arrays.flow.shape[2])
-    if suffix != ".npz" or options:
+    check_flow_writable(path, arrays.flow.shape[2], unit)
+    if suffix != ".npz":
         make_folder(path.parent)
-        write_flow(path, arrays.flow, **options)
+        write_flow(path, arrays.flow, unit=unit)
         return
     maps = {"expected_error": arrays.expected_error, "inliers": arrays.inliers}
     stream = io.BytesIO()
