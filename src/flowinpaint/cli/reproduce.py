@@ -15,6 +15,7 @@ from flowinpaint.cli.console import output, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
+from flowinpaint.extras import needs
 from flowinpaint.reproduction.cost import figure_cost
 from flowinpaint.reproduction.curves import figure_data, figure_density
 from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, budget_of, check_names
@@ -26,7 +27,7 @@ from flowinpaint.reproduction.samples import figure_samples
 from flowinpaint.reproduction.session import Session
 from flowinpaint.reproduction.tables import table1, table2, table3
 from flowinpaint.reproduction.timing import read_times
-from flowinpaint.viz.plots import NO_PLOT, can_plot
+from flowinpaint.viz.plots import can_plot
 
 _OUT, _QUICK_OUT = "reproduction", "reproduction-quick"
 NETWORKS_PART, ALL = "networks", "all"
@@ -116,7 +117,7 @@ def command(
     for name in folders_without_flow(frame_options):
         callbacks.note(f"{name} holds no flow and is not in the paper's tables.")
     if not can_plot():
-        callbacks.note(NO_PLOT)
+        callbacks.note(f"no pictures will be drawn; drawing {needs('plots')}.")
     with open_records(folder, records or ()) as known:
         options = (frame_options, network_options, run_options)
         session = Session(folder, scale, *options, known, chosen, callbacks, tuple(times or ()))

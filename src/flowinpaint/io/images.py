@@ -13,6 +13,7 @@ from flowinpaint.io.files import StrPath, check_output, existing_file, write_byt
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
 from flowinpaint.opencv import cv2, load_opencv, silenced
 
+_LZW = 5
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
 
@@ -85,9 +86,12 @@ def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
 def encode_image(path: Path, pixels: npt.NDArray[Any]) -> bytes:
     """Encode pixels (H, W) or (H, W, 3) RGB in the format of the suffix of `path`."""
     encoded = False
+    # OpenCV 4 writes three channels of floats in a lossy colour format, which sets negative values to 0.
+    lossless = path.suffix.lower() in (".tif", ".tiff") and pixels.dtype == np.float32
+    options = [cv2.IMWRITE_TIFF_COMPRESSION, _LZW] if lossless else []
     with suppress(cv2.error):
         bgr = pixels if pixels.ndim == 2 else pixels[..., ::-1]
-        encoded, data = cv2.imencode(path.suffix, np.ascontiguousarray(bgr))
+        encoded, data = cv2.imencode(path.suffix, np.ascontiguousarray(bgr), options)
     if not encoded:
         raise InputError(f"{path}: OpenCV cannot write {pixels.dtype} of shape {pixels.shape} as {path.suffix!r}")
     return data.tobytes()

@@ -33,13 +33,13 @@ COMPILATIONS = Compilations()
 
 
 @contextmanager
-def compiling() -> Iterator[None]:
+def compiling(device: str = "CPU") -> Iterator[None]:
     """Print one line on stderr, once per process, if the block takes longer than PATIENCE.
 
     Not a warning, which some programs turn into errors. A timer decides, because numba does not tell beforehand whether
     it will compile.
     """
-    timer = threading.Timer(PATIENCE, announce)
+    timer = threading.Timer(PATIENCE, announce, (device,))
     timer.daemon = True
     timer.start()
     try:
@@ -48,12 +48,12 @@ def compiling() -> Iterator[None]:
         timer.cancel()
 
 
-def announce() -> None:
+def announce(device: str) -> None:
     """Print the line, unless it was printed before."""
     if COMPILATIONS.announced:
         return
     COMPILATIONS.announced = True
     often = "once on this machine; 'flowinpaint warmup' compiles everything at once"
-    if COMPILATIONS.uncached:
+    if device == "CPU" and COMPILATIONS.uncached:
         often = f"in every process, because {NO_CACHE}"
-    print(f"flowinpaint: compiling for this CPU, up to ten seconds, {often}", file=sys.stderr, flush=True)
+    print(f"flowinpaint: compiling for this {device}, about ten seconds, {often}", file=sys.stderr, flush=True)
