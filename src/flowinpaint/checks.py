@@ -56,7 +56,10 @@ def check_mask(mask: Array | None, flow: npt.NDArray[np.floating[Any]]) -> npt.N
         if mask.shape != size:
             raise InputError(f"mask must be bool of shape {size}, got {mask.dtype} {mask.shape}")
         if mask.dtype != np.bool_:
-            raise InputError(f"mask must be bool of shape {size}, True where known, got {mask.dtype}; pass mask > 0")
+            raise InputError(
+                f"mask must be bool of shape {size}, True where known, got {mask.dtype}; pass mask > 0, or mask == 0 "
+                "if it marks what is unknown"
+            )
         known = mask
     if not known.any():
         name, what = ("flow", "finite vector") if mask is None else ("mask", "known pixel")

@@ -90,6 +90,8 @@ def check_request(
     gap, target = regions.check_gap(max_gap), spaces.check_space(space, given.flow, known)
     limits = spaces.check_bounds(bounds, target)
     judged = bool(robust) or any(x is not None for x in (noise, confidence, second))
+    spaces.warn_of_bounds(limits, given.flow, known)
+    regions.warn_of_regions(known, image_region)
     checks.warn_of_suspicious(given.flow, known, given.mask is not None, judged)
     hints, seed = None, 0
     if judged:

@@ -86,7 +86,7 @@ def test_wrong_vectors_are_counted_and_the_noise_is_said(folder: Path) -> None:
     wrong = int((WRONG & MASK).sum())
     share = f"{100 * wrong / MASK.sum():.1f}"
     assert f"{wrong} of {MASK.sum()} given vectors ({share} %) are probably wrong" in " ".join(stdout.split())
-    assert "the noise of the others is 0.25 in the field" in " ".join(stdout.split())
+    assert "the noise of the others is 0.25 px" in " ".join(stdout.split())
 
 
 def test_the_default_method_judges_too(folder: Path) -> None:

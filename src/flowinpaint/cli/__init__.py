@@ -61,8 +61,18 @@ class Verbs(TyperGroup):
         except (InputError, FileFormatError, OSError) as error:
             from flowinpaint.cli.console import say
 
-            say("Error:", "red", str(error))
+            say("Error:", "red", _with_option(str(error), ctx))
             raise typer.Exit(1) from error
+
+
+def _with_option(message: str, ctx: Any) -> str:
+    """An error message that begins with the option, `--max-gap`, instead of the argument of a function, `max_gap`."""
+    first, _, rest = message.partition(" ")
+    name = ctx.invoked_subcommand
+    for parameter in load_verb(name).params if name in VERBS else ():
+        if parameter.name == first and parameter.opts[0].startswith("--"):
+            return f"{parameter.opts[0]} {rest}"
+    return message
 
 
 app = typer.Typer(

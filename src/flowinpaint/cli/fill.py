@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import numpy.typing as npt
 import typer
 from rich.text import Text
+from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.cli.console import output, solver_bar, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
@@ -24,6 +26,9 @@ from flowinpaint.methods.registry import get_method
 from flowinpaint.robust.hints import check_takes_weights
 
 Array = npt.NDArray[Any]
+
+GROW = 4
+"""Margin in px around a removed object: its edges are blurred over a few pixels."""
 
 
 def command(
@@ -40,7 +45,7 @@ def command(
         Path | None,
         typer.Option(help="Known pixels, non-zero in a PNG; by default those the flow file marks as valid."),
     ] = None,
-    invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Non-zero in the mask means unknown.")] = False,
+    invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Non-zero in --mask means unknown.")] = False,
     method: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +111,15 @@ def command(
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value.")
     ] = None,
+    remove: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MASK", help="Remove the object where this mask file is not zero: ignore its vectors and image."
+        ),
+    ] = None,
+    grow: Annotated[
+        int, typer.Option(min=0, metavar="PX", help="Margin around the object of --remove, for its edges and shadow.")
+    ] = GROW,
     fill_where: Annotated[
         Path | None, typer.Option(metavar="MASK", help="Fill only where this mask file is not zero.")
     ] = None,
@@ -115,6 +129,9 @@ def command(
     ] = None,
     max_gap: Annotated[
         float | None, typer.Option(metavar="PX", help="Leave pixels unknown if all trusted vectors are farther.")
+    ] = None,
+    max_error: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Leave vectors unknown whose expected error is larger.")
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -135,10 +152,11 @@ def command(
         if robust and not found.takes_weights:
             raise InputError(f"--method {method} cannot judge points; add --no-robust, or choose another method")
     judged = robust or any(x is not None for x in (noise, confidence, second))
-    if errors is not None and not (found.gives_error or judged):
-        raise InputError(
-            f"--errors needs --robust, or a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}"
-        )
+    for option, value in (("--errors", errors), ("--max-error", max_error)):
+        if value is not None and not (found.gives_error or judged):
+            raise InputError(
+                f"{option} needs --robust, or a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}"
+            )
     found.check_parameters({key: value for key, value in overrides.items() if key != "seed" or not judged})
     if judged:
         check_takes_weights(found)
@@ -146,8 +164,8 @@ def command(
         raise InputError("--inliers needs --robust, --noise, --confidence or --second")
     if invert_mask and mask is None:
         raise InputError("--invert-mask needs --mask")
-    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit))
-    files = [image, flow, mask, params, second, fill_where, image_where, *map(_file_of, (noise, confidence))]
+    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error)
+    files = [image, flow, mask, params, second, remove, fill_where, image_where, *map(_file_of, (noise, confidence))]
     outputs.check_names(files)
     with unit_option_named():
         sparse = read_sparse(flow, kind, columns, frames, png_unit(flow, outputs.unit))
@@ -155,6 +173,11 @@ def command(
     guide = read_image(image)
     sparse.check_image(image, guide)
     sparse.apply_mask(mask, invert_mask)
+    trusted_image = _read_alike(image_where, read_mask, image, guide)
+    if remove is not None:
+        kept = ~_grown(_read_alike(remove, read_mask, image, guide), grow)
+        sparse.keep(kept)
+        trusted_image = kept if trusted_image is None else kept & trusted_image
     if not judged:
         sparse.check_storable(out, outputs.unit)
     options: dict[str, Any] = {
@@ -163,7 +186,7 @@ def command(
         "confidence": _point_values("--confidence", confidence, read_probability),
         "second": _read_alike(second, read_image, image, guide),
         "fill_where": _read_alike(fill_where, read_mask, image, guide),
-        "image_where": _read_alike(image_where, read_mask, image, guide),
+        "image_where": trusted_image,
         "max_gap": max_gap,
         "space": space,
         "bounds": bounds,
@@ -171,14 +194,17 @@ def command(
     parameters: dict[str, Any] = ({} if table is None else table.at(sparse.density(guide))) | overrides
     with solver_bar() as report, warnings_told():
         result = sparse.fill(guide, method, device, progress=partial(report, method), **options, **parameters)
-    outputs.write(result)
-    info = result.info
+    result = outputs.write(result)
+    info, arrays = result.info, result.arrays
+    assert arrays is not None
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = f"{sparse.given(result)}; {info['method']} on {info['device']}, {info['seconds']:.2f} s{iterations}."
+    if unfilled := 1 - float(np.isfinite(arrays.flow).all(-1).mean()):
+        sentence += f" {100 * unfilled:.3g} % of the pixels are unknown."
     output.print(Text(f"Wrote {out}: {sentence}"), soft_wrap=True)
     if (probabilities := sparse.probabilities(result)) is not None:
         noun = "given vectors" if result.points is None else "used points"
-        output.print(Text(_judgement(probabilities, info["noise"], noun)), soft_wrap=True)
+        output.print(Text(_judgement(probabilities, info["noise"], noun, sparse.channels)), soft_wrap=True)
     outputs.tell_others()
 
 
@@ -210,10 +236,17 @@ def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) 
     return read(Path(text))
 
 
-def _judgement(p: Array, noise: float | None, noun: str) -> str:
+def _grown(mask: Array | None, margin: int) -> Array:
+    """A mask (H, W) and the pixels within a margin in px."""
+    assert mask is not None
+    return np.asarray(distance_transform_edt(~mask) <= margin)
+
+
+def _judgement(p: Array, noise: float | None, noun: str, channels: int) -> str:
     """A sentence on the inlier probabilities (N,) of the given vectors."""
     if noise is None:
         return f"{p.size} {noun} are too few to judge."
     wrong = int((p < 0.5).sum())
     found = f"{wrong} of {p.size} {noun} ({100 * wrong / p.size:.1f} %) are probably wrong"
-    return f"{found}; the noise of the others is {noise:.3g} in the field's unit."
+    unit = "px" if channels == 2 else "in the field's unit"
+    return f"{found}; the noise of the others is {noise:.3g} {unit}."

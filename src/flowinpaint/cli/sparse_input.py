@@ -62,6 +62,15 @@ class SparseInput:
         if not self.known.any():
             raise InputError(f"{mask or self.path}: at least one pixel must be known, got none")
 
+    def keep(self, region: npt.NDArray[np.bool_]) -> None:
+        """Restrict the known pixels, or the points, to a region (H, W); InputError if none is left."""
+        if self.matches is not None:
+            self.matches = _inside(self.matches, region)
+        elif self.known is not None:
+            self.known = self.known & region
+            if not self.known.any():
+                raise InputError(f"{self.path}: at least one vector must be known outside --remove, got none")
+
     def check_storable(self, out: Path, unit: Unit | None) -> None:
         """Raise InputError if the format of `out`, with the unit of a PNG, cannot hold the known vectors of a field."""
         if self.field is None or self.known is None:
@@ -104,6 +113,15 @@ class SparseInput:
         if result.points is not None:
             return None if result.points.inliers is None else result.points.inliers[result.points.used]
         return None if result.inliers is None else result.inliers[self.known]
+
+
+def _inside(matches: Matches, region: npt.NDArray[np.bool_]) -> Matches:
+    """The points whose pixel is in a region (H, W), or outside of it, which `inpaint_points` reports."""
+    columns, rows = np.floor(matches.points + 0.5).astype(np.int64).T
+    H, W = region.shape
+    kept = (rows < 0) | (rows >= H) | (columns < 0) | (columns >= W)
+    kept[~kept] = region[rows[~kept], columns[~kept]]
+    return Matches(*(None if x is None else x[kept] for x in matches))  # type: ignore[arg-type]
 
 
 def kind_of(path: Path) -> Kind:
