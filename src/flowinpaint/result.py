@@ -209,7 +209,9 @@ class Result:
     @property
     def _arrays(self) -> Arrays:
         if self.arrays is None:
-            raise InputError("this Result has no arrays; only results of inpaint can be drawn, saved or converted")
+            raise InputError(
+                "this Result has no arrays and cannot be drawn, saved or converted; use a result of inpaint"
+            )
         return self.arrays
 
     def _in_kind(self, array: npt.NDArray[Any]) -> Any:

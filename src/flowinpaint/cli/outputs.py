@@ -43,7 +43,7 @@ class Outputs:
         taken = {path.resolve() for path in inputs if path is not None}
         for path in filter(None, (self.field, self.preview, self.errors, self.inliers)):
             if path.resolve() in taken:
-                raise InputError(f"{path}: is also an input or another output; choose another name")
+                raise InputError(f"{path}: must not be an input or another output; choose another name")
             taken.add(path.resolve())
         for option, file in (("--errors", self.errors), ("--inliers", self.inliers)):
             if file is not None and file.suffix.lower() not in MAP_SUFFIXES:
@@ -63,7 +63,7 @@ class Outputs:
         assert arrays is not None
         if self.errors is not None and arrays.expected_error is None:
             count = int(np.isfinite(arrays.given).all(-1).sum())
-            raise InputError(f"--errors: {result.info['method']} predicts no errors from {count} vectors")
+            raise InputError(f"--errors needs more known vectors for {result.info['method']}, got {count}")
         picture = None if self.preview is None else result.preview()
         for path in filter(None, (self.field, self.errors, self.inliers, self.preview)):
             make_folder(path.parent)

@@ -29,10 +29,10 @@ _SIZE = (256, 320)
 
 
 def command(device: Device = "auto") -> None:
-    """Compile what fills need on this machine, so that the first fill is as fast as the next.
+    """Compile the CPU loops and GPU kernels of fills ahead, so that the first fill is fast.
 
-    Once is enough: the result is kept in a cache on disk. This compiles the loops for the CPU, and the kernels of a GPU
-    if the device is one.
+    One run per machine is enough, because a cache on disk keeps the result. GPU kernels are compiled if the device is
+    a GPU.
     """
     chosen = check_device(device)
     if is_installed("fast"):

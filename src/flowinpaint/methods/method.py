@@ -123,7 +123,9 @@ class Method:
         """
         if unknown := sorted(given.keys() - self.parameters.keys()):
             known = ", ".join(self.parameters) or "none"
-            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}")
+            judged = unknown[0] == "seed" and self.takes_weights
+            hint = "; seed needs robust, noise, confidence or second" if judged else ""
+            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}{hint}")
         for name, value in given.items():
             default = self.parameters[name]
             if not isinstance(default, bool | str | Real | None):

@@ -99,7 +99,7 @@ def opencv_ric(
 
 def _contrib() -> Any:
     if not is_installed("peers"):
-        raise InputError(f"method: OpenCV's interpolation {needs('peers')}")
+        raise InputError(f"method {needs('peers')}")
     return getattr(cv2, "ximgproc")  # noqa: B009, the type stubs of plain OpenCV lack it
 
 
@@ -120,5 +120,5 @@ def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[np
 
 def _solution(method: str, dense: npt.NDArray[np.float32] | None, flow: Tensor, points: Points) -> Solution:
     if dense is None or not np.isfinite(dense).all():
-        raise InputError(f"flow: {method} produced a non-finite field from these {len(points)} known vectors")
+        raise InputError(f"flow: {method} cannot fill from these {len(points)} known vectors, its field is not finite")
     return Solution(torch.from_numpy(dense).permute(2, 0, 1)[None].to(flow))
