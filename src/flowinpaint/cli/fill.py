@@ -110,12 +110,13 @@ def command(
         typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value, in the field's unit."),
     ] = None,
     fill_where: Annotated[
-        Path | None, typer.Option(metavar="MASK", help="Mask image; fill only where it is not zero.")
+        Path | None, typer.Option(metavar="MASK", help="Mask image; fill only where the mask is not zero.")
     ] = None,
     image_where: Annotated[
         Path | None,
         typer.Option(
-            metavar="MASK", help="Mask image; use the image only where it is not zero, such as outside removed objects."
+            metavar="MASK",
+            help="Mask image; use the image only where the mask is not zero, such as outside removed objects.",
         ),
     ] = None,
     max_gap: Annotated[
@@ -185,7 +186,7 @@ def command(
     sentence = f"{sparse.given(result)}; {info['method']} on {info['device']}, {info['seconds']:.2f} s{iterations}."
     output.print(Text(f"Wrote {out}: {sentence}"), soft_wrap=True)
     if (probabilities := sparse.probabilities(result)) is not None:
-        noun = "given vectors" if result.points is None else "used points"
+        noun = "known vectors" if result.points is None else "used points"
         output.print(Text(_judgement(probabilities, info["noise"], noun)), soft_wrap=True)
     outputs.tell_others()
 
@@ -222,7 +223,7 @@ def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) 
 
 
 def _judgement(p: Array, noise: float | None, noun: str) -> str:
-    """A sentence on the inlier probabilities (N,) of the given vectors."""
+    """A sentence on the inlier probabilities (N,) of the known vectors."""
     if noise is None:
         return f"{p.size} {noun} are too few to judge."
     wrong = int((p < 0.5).sum())

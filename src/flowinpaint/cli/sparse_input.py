@@ -91,10 +91,10 @@ class SparseInput:
         return result
 
     def given(self, result: Result) -> str:
-        """What was given to a fill, as the first part of a sentence."""
+        """The number of known vectors or points, as the first part of a sentence."""
         assert self.known is not None
         if result.points is None:
-            return f"{self.known.sum()} of {self.known.size} vectors were given"
+            return f"{self.known.sum()} of {self.known.size} vectors are known"
         used, count = int(result.points.used.sum()), len(result.points.used)
         skipped = f", {count - used} were skipped" if used < count else ""
         return f"{used} of {count} points were used{skipped}"

@@ -178,10 +178,10 @@ def _cutout(source: Source, colour: Bytes, size: tuple[int, int]) -> Picture:
         coverage = (coverage if coverage.ndim == 2 else coverage[..., 0]) > 0
     else:
         coverage = _alpha(source.image) > 0.5
-    check_file(source.image, not coverage.any() and "its silhouette is empty")
+    check_file(source.image, not coverage.any() and "its silhouette must not be empty")
     # Filled before reduction, so that border colours do not mix with the background.
     inside = _reduced(coverage.astype(np.float32), size) >= 0.5
-    check_file(source.image, not inside.any() and f"its silhouette is empty at {size[0]}x{size[1]} px")
+    check_file(source.image, not inside.any() and f"its silhouette must not be empty at {size[0]}x{size[1]} px")
     cutout = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside)
     _check_size(source.image, cutout.colour, (cutout.extra.shape[1], cutout.extra.shape[0]))
     return cutout

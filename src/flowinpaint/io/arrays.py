@@ -34,7 +34,7 @@ class Npz(NamedTuple):
         """Read one array; see `_load_npy`."""
         info = self.members[name]
         packed = info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        check_file(self.path, packed and f"{info.filename} has a compression that numpy does not write")
+        check_file(self.path, packed and f"{info.filename} must be stored or deflated, as numpy writes it")
         forged = info.file_size > MAX_EXPANSION * min(info.compress_size, self.size)
         check_file(self.path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
         with self.archive.open(info) as stream:
