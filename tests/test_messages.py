@@ -30,6 +30,7 @@ FORM = re.compile(
 FREE = {
     "{rule}, got {_kind(returned)}",
     "pictures: one of the {kind} {fault}",
+    "flow: {method} produced a non-finite field from these {len(points)} known vectors",
     "{rule}, got {returned.dtype} {returned.shape}",
     "{path}: {rule}, got {flow[bad][0]}; {remedy}",
     "{path}: the configuration does not describe a model: {error}",

@@ -1,6 +1,5 @@
 """Limits on the code's structure that reviews would otherwise have to check."""
 
-import ast
 import re
 from pathlib import Path
 

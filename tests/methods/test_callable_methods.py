@@ -123,7 +123,7 @@ def test_a_function_may_write_to_its_arguments_and_gets_progress() -> None:
         result = fi.inpaint(image, flow, mask, function, progress=lambda p: seen.append(p.iterations))
         assert (result.flow[~mask] == 1).all()
         assert result.flow[mask].tobytes() == flow[mask].tobytes()
-    assert seen == [7, 8]
+    assert [count for count in seen if count] == [7, 8]  # and the start and the end of each call
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ def test_the_fingerprint_is_of_own_functions(folder: Path) -> None:
     [
         ("no_such_module:mine", "there is no module 'no_such_module' in the current folder or on PYTHONPATH"),
         ("no_such_file.py:mine", "there is no file no_such_file.py"),
-        ("wrong.py:mine", "wrong.py has no 'mine'; it has fill, number"),
-        ("wrong:mine", "wrong has no 'mine'; it has fill, number"),
+        ("wrong.py:mine", "there is no 'mine' in wrong.py; it has fill, number"),
+        ("wrong:mine", "there is no 'mine' in wrong; it has fill, number"),
         ("wrong.py:NUMBER", "must be a function, got int"),
         ("wrong.py:fill", r"must have the signature .*, got fill\(image\)"),
-        ("wrong.py:numbre", "wrong.py has no 'numbre'; did you mean 'number'?"),
+        ("wrong.py:numbre", "there is no 'numbre' in wrong.py; did you mean 'number'?"),
         ("wrong.py:", 'must be "module:function" or "file.py:function", got'),
         ("syntax.py:mine", r"cannot be imported: SyntaxError: .*\(syntax.py, line 1\)"),
         ("crash.py:mine", r"cannot be imported: ZeroDivisionError: division by zero \(crash.py, line 2\)"),

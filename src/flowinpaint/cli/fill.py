@@ -116,7 +116,7 @@ def command(
         Path | None,
         typer.Option(
             metavar="MASK",
-            help="Mask image; use the image only where the mask is not zero, such as outside removed objects.",
+            help="Mask image; use the image only where the mask is not zero, not on removed objects.",
         ),
     ] = None,
     max_gap: Annotated[

@@ -68,9 +68,9 @@ def size_fault(width: int, height: int, needed: int = 0, present: int = 0, longe
     longer: the format allows more bytes than it needs.
     """
     if width < 1 or height < 1:
-        return f"its header must have a size of at least 1x1, got {width}x{height}"
+        return f"must have at least 1x1 pixels, got {width}x{height}"
     if width * height > MAX_PIXELS:
-        return f"its header must have at most {MAX_PIXELS} pixels, got {width}x{height}"
+        return f"must have at most {MAX_PIXELS} pixels, got {width}x{height}"
     if needed == present or (longer and needed < present):
         return None
     word = "truncated" if present < needed else "too long"

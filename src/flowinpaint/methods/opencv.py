@@ -120,5 +120,5 @@ def _matches(method: str, image: Tensor, flow: Tensor, mask: Tensor) -> tuple[np
 
 def _solution(method: str, dense: npt.NDArray[np.float32] | None, flow: Tensor, points: Points) -> Solution:
     if dense is None or not np.isfinite(dense).all():
-        raise InputError(f"flow: {method} cannot fill from these {len(points)} known vectors, its field is not finite")
+        raise InputError(f"flow: {method} produced a non-finite field from these {len(points)} known vectors")
     return Solution(torch.from_numpy(dense).permute(2, 0, 1)[None].to(flow))
