@@ -131,8 +131,8 @@ def test_huge_values_mean_unknown_and_are_refused_where_the_mask_says_known(valu
     ("flow", "match"),
     [
         (np.zeros((500, 2)), r"got an array of shape \(500, 2\); for a list of points use fi.inpaint_points"),
-        (np.zeros((9, 12, 2), np.int16), r"flow must have a floating type.*got int16 .*pass flow.astype"),
-        (np.zeros((9, 12, 2), complex), r"flow must have a floating type.*got complex128 .*pass np.stack"),
+        (np.zeros((9, 12, 2), np.int16), r"flow must have a floating type.*got int16; pass flow.astype"),
+        (np.zeros((9, 12, 2), complex), r"flow must have a floating type.*got complex128; pass np.stack"),
         ("flow.flo", r"flow must be an array \(H, W, C\), got str; read a file with fi.read_flow"),
         ([[1.0], [2.0, 3.0]], "flow must be an array of numbers .*ragged"),
         (np.zeros((4, 9, 12, 2)), r"flow must have a non-empty shape \(H, W, C\) or \(H, W\), got"),

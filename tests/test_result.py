@@ -40,7 +40,14 @@ def result(channels: int = 2, judged: bool = False, image: bool = True, **change
     given = np.where(mask[..., None], flow, np.nan).astype(np.float32)
     error = np.where(mask, 0, np.linspace(0, 3, W)).astype(np.float32)
     inliers = np.where(mask, np.where(np.arange(H)[:, None] < 10, 0.1, 0.9), np.nan).astype(np.float32)
-    own = Arrays(picture if image else None, given, flow, error, inliers if judged else None)
+    own = Arrays(
+        picture if image else None,
+        given,
+        np.asarray(np.isfinite(given).all(-1)),
+        flow,
+        error,
+        inliers if judged else None,
+    )
     arrays = replace(own, **changes)
     return fi.Result(arrays.flow, None, arrays.expected_error, INFO, arrays.inliers, arrays)
 
@@ -83,6 +90,7 @@ class TestText:
 
 
 NOTHING = np.full((H, W, 2), np.nan, np.float32)
+NOWHERE = np.zeros((H, W), np.bool_)
 CASES: dict[str, dict[str, Any]] = {
     "flow": {},
     "one channel": {"channels": 1},
@@ -91,8 +99,8 @@ CASES: dict[str, dict[str, Any]] = {
     "no image": {"image": False, "judged": True},
     "16-bit image": {"image": False},
     "nothing filled": {"flow": NOTHING, "expected_error": NOTHING[..., 0]},
-    "nothing given": {"given": NOTHING, "judged": True},
-    "nothing at all": {"flow": NOTHING, "given": NOTHING, "expected_error": None, "image": False},
+    "nothing given": {"known": NOWHERE, "judged": True},
+    "nothing at all": {"flow": NOTHING, "known": NOWHERE, "expected_error": None, "image": False},
     "infinite errors": {"expected_error": np.full((H, W), np.inf, np.float32)},
 }
 

@@ -27,7 +27,9 @@ _FEW_BITS = 12
 
 
 def check_flow(flow: Array) -> npt.NDArray[np.floating[Any]]:
-    """The flow (H, W, C); InputError unless its type is floating."""
+    """The flow; InputError unless it has a non-empty shape (H, W, C) and a floating type."""
+    if flow.ndim != 3 or min(flow.shape) < 1:
+        raise InputError(f"flow must have a non-empty shape (H, W, C), got {flow.shape}")
     if not np.issubdtype(flow.dtype, np.floating):
         how = {
             "u": "if 0 is unknown, pass np.where(flow > 0, flow * np.float32(unit), np.nan)",

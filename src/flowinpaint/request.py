@@ -138,7 +138,6 @@ def _check_needs_no_image(method: Method, second: object) -> None:
 def finish(request: Request, raw: Result) -> Result:
     """The result in the caller's unit and type, from a filled `request.field`."""
     filled, error = raw.flow, raw.expected_error
-    kept = request.known[..., None] & (filled == request.field[1])  # bit by bit
     info = raw.info
     if request.space is not None:
         filled = spaces.from_space(request.space, filled, request.flow, request.known)
@@ -150,6 +149,7 @@ def finish(request: Request, raw: Result) -> Result:
     if request.bounds is not None:
         filled = np.clip(filled, *request.bounds)
     if request.space is not None or request.bounds is not None:
+        kept = request.known[..., None] & (raw.flow == request.field[1])  # bit by bit
         filled = np.where(kept, request.flow, filled)
     confidence = raw.confidence if error is raw.expected_error else confidence_of(error)
     region = regions.filled_region(request.known, raw.inliers, request.fill_where, request.max_gap)
@@ -160,7 +160,8 @@ def finish(request: Request, raw: Result) -> Result:
         )
     arrays = Arrays(
         image=request.image,
-        given=np.where(request.known[..., None], request.flow, np.float32(np.nan)),
+        sparse=request.flow,
+        known=request.known,
         flow=filled,
         expected_error=error,
         inliers=raw.inliers,

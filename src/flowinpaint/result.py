@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -92,15 +93,24 @@ def _percent(share: float) -> str:
 class Arrays:
     """Numpy arrays behind a `Result`, whatever the types of the caller's arrays.
 
-    image: (H, W, 3) or (H, W, 1), uint8, uint16 or float32 in [0, 1]; None without an image. given: (H, W, C) float32,
-    NaN where unknown. flow: (H, W, C) float32, NaN where not filled. expected_error, inliers: (H, W) float32 or None.
+    image: (H, W, 3) or (H, W, 1), uint8, uint16 or float32 in [0, 1]; None without an image. sparse: (H, W, C) float32,
+    the caller's vectors, of any value where known (H, W) is False. flow: (H, W, C) float32, NaN where not filled.
+    expected_error, inliers: (H, W) float32 or None. The caller's arrays are not copied.
     """
 
     image: npt.NDArray[Any] | None
-    given: npt.NDArray[np.float32]
+    sparse: npt.NDArray[np.float32]
+    known: npt.NDArray[np.bool_]
     flow: npt.NDArray[np.float32]
     expected_error: npt.NDArray[np.float32] | None = None
     inliers: npt.NDArray[np.float32] | None = None
+
+    @cached_property
+    def given(self) -> npt.NDArray[np.float32]:
+        """The given vectors (H, W, C), NaN where unknown."""
+        import numpy as np
+
+        return np.where(self.known[..., None], self.sparse, np.float32(np.nan))
 
     def about(self, time: str) -> str:
         """Size, given share, time and quality, in words."""
@@ -203,7 +213,9 @@ class Result:
     def _about(self) -> str:
         """The facts of `repr`, on two lines at most."""
         info, arrays = self.info, self.arrays
-        time = f"{info['seconds']:.2f} s on {info['device']}"
+        seconds = info["seconds"]
+        duration = f"{seconds:.2f} s" if seconds >= 0.1 else f"{1000 * seconds:.1f} ms"
+        time = f"{duration} on {info['device']}"
         return f"{info['method']}, {time}" if arrays is None else f"{info['method']}, {arrays.about(time)}"
 
     @property

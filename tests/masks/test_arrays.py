@@ -366,8 +366,8 @@ def test_bad_images_and_flows_are_named() -> None:
         corner_mask(np.ones((8, 8), np.int64))
     with pytest.raises(InputError, match=r"image must have at least 2 x 2 pixels, got \(1, 8\)"):
         corner_mask(np.ones((1, 8)))
-    with pytest.raises(InputError, match=r"image must be .*, got list"):
-        corner_mask([[0.0]])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"image must be .*, got str"):
+        corner_mask("a.png")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"distance must be .*, got 0"):
         corner_mask(np.ones((8, 8)), distance=0)
     with pytest.raises(InputError, match=r"flow must have .*, got \(8, 8\)"):

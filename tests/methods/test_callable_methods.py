@@ -123,7 +123,7 @@ def test_a_function_may_write_to_its_arguments_and_gets_progress() -> None:
         result = fi.inpaint(image, flow, mask, function, progress=lambda p: seen.append(p.iterations))
         assert (result.flow[~mask] == 1).all()
         assert result.flow[mask].tobytes() == flow[mask].tobytes()
-    assert [count for count in seen if count] == [7, 8]  # and the start and the end of each call
+    assert [x for x in seen if x] == [7, 8]  # besides start and end
 
 
 @pytest.mark.parametrize(

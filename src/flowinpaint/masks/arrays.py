@@ -16,6 +16,7 @@ from torch import Tensor
 from flowinpaint.checks import Limit, check_flow, check_image, check_number
 from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
+from flowinpaint.inputs import image_of
 from flowinpaint.masks import families
 from flowinpaint.masks.mix import MaskMix
 
@@ -204,7 +205,8 @@ def _numbers(**limits: tuple[float, Limit]) -> dict[str, Tensor]:
 
 
 def _image_batch(image: _Array, size: tuple[int, ...] | None = None) -> Tensor:
-    checked = check_image(image, np.shape(image)[:2] if size is None else size)
+    picture, _ = image_of(image)
+    checked = check_image(picture, picture.shape[:2] if size is None else size)
     if min(checked.shape[:2]) < 2:
         raise InputError(f"image must have at least 2 x 2 pixels, got {checked.shape[:2]}")
     return torch.from_numpy(np.ascontiguousarray(checked.transpose(2, 0, 1)))[None]
