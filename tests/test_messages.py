@@ -102,6 +102,12 @@ def warnings(source: dict[str, ast.Module]) -> list[Text]:
     return [Text(at, text) for at, name, n in calls(source) if name in WARNINGS for text in texts(n.args[0])]
 
 
+def lines(source: dict[str, ast.Module]) -> list[Text]:
+    """What commands print on stderr: `say(label, colour, text)`, and notes of a listener."""
+    said = [(at, n.args[-1]) for at, name, n in calls(source) if name in ("say", "note", "note_once") and n.args]
+    return [Text(at, text) for at, node in said for text in texts(node)]
+
+
 def help_texts(source: dict[str, ast.Module]) -> list[Text]:
     given = [(at, k.value) for at, _, n in calls(source) for k in n.keywords if k.arg == "help"]
     given += [(at, n.args[0]) for at, name, n in calls(source) if name == "list_option"]
@@ -119,7 +125,7 @@ def faults_of_error(error: Text) -> list[str]:
 
 
 def faults_of_warning(warning: Text) -> list[str]:
-    ends = warning.text.endswith((".", "}"))
+    ends = warning.text.endswith((".", "…", "}"))
     return [] if ends else ["does not end with a full stop"]
 
 
@@ -166,8 +172,8 @@ def test_no_exception_for_an_error_is_left_over() -> None:
 
 
 def test_warnings_are_sentences() -> None:
-    found = warnings(trees())
-    assert len(found) > 10
+    found = warnings(trees()) + lines(trees())
+    assert len(found) > 50
     assert {f"{w.place} {w.text}": f for w in found if (f := faults_of_warning(w))} == {}
 
 
@@ -189,6 +195,7 @@ SPOILT = {
     'raise InputError("One of them must be set")': "starts with a capital",
     'check_file(path, bad and "strange content")': 'has no "must", "needs" or "cannot"',
     'warn_user("mask looks inverted")': "does not end with a full stop",
+    'say("Note:", "yellow", "all frames are used")': "does not end with a full stop",
     'typer.Option(help="Number of frames")': "does not end with a full stop",
     'typer.Option(help="number of frames.")': "does not start with a capital",
     'list_option("Names, e.g. eed.")': "has 'e.g.'",
@@ -202,7 +209,7 @@ SPOILT = {
 def test_a_spoilt_message_is_found(code: str, fault: str) -> None:
     source = {"spoilt.py": ast.parse(code)}
     found = [f for e in errors(source) for f in faults_of_error(e)]
-    found += [f for w in warnings(source) for f in faults_of_warning(w)]
+    found += [f for w in warnings(source) + lines(source) for f in faults_of_warning(w)]
     found += [f for t in help_texts(source) for f in faults_of_help(t)]
     found += [f for t in strings(source) for f in banned(t.text)]
     assert fault in found

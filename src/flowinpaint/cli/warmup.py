@@ -57,7 +57,9 @@ def _compile_loops() -> None:
         if module == _PARTS["steady states"]:
             load_multigrid(check_device("cpu"))
         if new := len(found.compiled) - before[1]:
-            say("Compiled:", "green", f"{name}, {new} loop{'s' * (new > 1)} in {time.perf_counter() - before[0]:.1f} s")
+            say(
+                "Compiled:", "green", f"{name}, {new} loop{'s' * (new > 1)} in {time.perf_counter() - before[0]:.1f} s."
+            )
     from flowinpaint.methods.amle import load_loop
 
     load_loop(check_device("cpu"))
