@@ -57,10 +57,19 @@ class Text(NamedTuple):
         return re.sub(r"\{[^{}]*\}|--[\w-]+", "", self.text)
 
 
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+Source = dict[str, list[ast.AST]]
+"""The calls, strings, functions, classes and modules by file."""
+
+
+def nodes(code: str) -> list[ast.AST]:
+    return [node for node in ast.walk(ast.parse(code)) if isinstance(node, (ast.Call, ast.Constant, *DOCUMENTED))]
+
+
 @cache
-def trees() -> dict[str, ast.Module]:
+def package() -> Source:
     paths = sorted(PACKAGE.rglob("*.py"))
-    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+    return {path.relative_to(PACKAGE).as_posix(): nodes(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def texts(node: ast.expr) -> list[str]:
@@ -85,30 +94,31 @@ def texts(node: ast.expr) -> list[str]:
     return ["{" + ast.unparse(node) + "}"]
 
 
-def calls(source: dict[str, ast.Module]) -> Iterator[tuple[str, str, ast.Call]]:
-    for path, tree in source.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                yield f"{path}:{node.lineno}", ast.unparse(node.func).rpartition(".")[2], node
+def calls(source: Source) -> Iterator[tuple[str, str, ast.Call]]:
+    for path, found in source.items():
+        for node in found:
+            match node:
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                    yield f"{path}:{node.lineno}", name, node
 
 
-def errors(source: dict[str, ast.Module]) -> list[Text]:
+def errors(source: Source) -> list[Text]:
     found = [(at, n.args[0]) for at, name, n in calls(source) if name in ERRORS and n.args]
     found += [(at, n.args[1]) for at, name, n in calls(source) if name == "check_file"]
     return [Text(at, text) for at, node in found for text in texts(node)]
 
 
-def warnings(source: dict[str, ast.Module]) -> list[Text]:
+def warnings(source: Source) -> list[Text]:
     return [Text(at, text) for at, name, n in calls(source) if name in WARNINGS for text in texts(n.args[0])]
 
 
-def lines(source: dict[str, ast.Module]) -> list[Text]:
+def lines(source: Source) -> list[Text]:
     """What commands print on stderr: `say(label, colour, text)`, and notes of a listener."""
     said = [(at, n.args[-1]) for at, name, n in calls(source) if name in ("say", "note", "note_once") and n.args]
     return [Text(at, text) for at, node in said for text in texts(node)]
 
 
-def help_texts(source: dict[str, ast.Module]) -> list[Text]:
+def help_texts(source: Source) -> list[Text]:
     given = [(at, k.value) for at, _, n in calls(source) for k in n.keywords if k.arg == "help"]
     given += [(at, n.args[0]) for at, name, n in calls(source) if name == "list_option"]
     return [Text(at, text) for at, node in given for text in texts(node)]
@@ -142,19 +152,18 @@ def banned(text: str) -> list[str]:
     return [f"has {found.group()!r}" for found in BANNED.finditer(text)]
 
 
-def strings(source: dict[str, ast.Module]) -> list[Text]:
+def strings(source: Source) -> list[Text]:
     """All messages and docstrings of public objects."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = [
         Text(path, (ast.get_docstring(node) or "").partition("\n")[0])
-        for path, tree in source.items()
-        for node in ast.walk(tree)
-        if isinstance(node, documented) and not getattr(node, "name", "module").startswith("_")
+        for path, found in source.items()
+        for node in found
+        if isinstance(node, DOCUMENTED) and not getattr(node, "name", "module").startswith("_")
     ]
     literals = [
         Text(f"{path}:{node.lineno}", node.value)
-        for path, tree in source.items()
-        for node in ast.walk(tree)
+        for path, found in source.items()
+        for node in found
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
     ]
     return docstrings + literals
@@ -162,29 +171,29 @@ def strings(source: dict[str, ast.Module]) -> list[Text]:
 
 def test_errors_name_the_rule() -> None:
     """As parts of other sentences, such as "Error: mask must be …", they have no final full stop."""
-    found = errors(trees())
+    found = errors(package())
     assert len(found) > 400
     assert {f"{e.place} {e.text}": f for e in found if (f := faults_of_error(e))} == {}
 
 
 def test_no_exception_for_an_error_is_left_over() -> None:
-    assert FREE - {error.text for error in errors(trees())} == set()
+    assert FREE - {error.text for error in errors(package())} == set()
 
 
 def test_warnings_are_sentences() -> None:
-    found = warnings(trees()) + lines(trees())
+    found = warnings(package()) + lines(package())
     assert len(found) > 50
     assert {f"{w.place} {w.text}": f for w in found if (f := faults_of_warning(w))} == {}
 
 
 def test_help_texts_are_short_sentences() -> None:
-    found = help_texts(trees()) + [Text(f"VERBS[{verb}]", text) for verb, text in VERBS.items()]
+    found = help_texts(package()) + [Text(f"VERBS[{verb}]", text) for verb, text in VERBS.items()]
     assert len(found) > 120
     assert {f"{t.place} {t.text}": f for t in found if (f := faults_of_help(t))} == {}
 
 
 def test_no_mannered_turns() -> None:
-    in_source = {f"{t.place} {t.text[:80]}": f for t in strings(trees()) if (f := banned(t.text))}
+    in_source = {f"{t.place} {t.text[:80]}": f for t in strings(package()) if (f := banned(t.text))}
     in_pages = {page.name: f for page in PAGES if (f := banned(page.read_text(encoding="utf-8")))}
     assert (in_source, in_pages) == ({}, {})
 
@@ -207,7 +216,7 @@ SPOILT = {
 
 @pytest.mark.parametrize(("code", "fault"), SPOILT.items())
 def test_a_spoilt_message_is_found(code: str, fault: str) -> None:
-    source = {"spoilt.py": ast.parse(code)}
+    source = {"spoilt.py": nodes(code)}
     found = [f for e in errors(source) for f in faults_of_error(e)]
     found += [f for w in warnings(source) + lines(source) for f in faults_of_warning(w)]
     found += [f for t in help_texts(source) for f in faults_of_help(t)]
