@@ -26,7 +26,6 @@ from torch import Tensor
 from flowinpaint.checks import check_whole
 from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, data_term
-from flowinpaint.diffusion.kernels.first_use import compiling
 from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
 from flowinpaint.errors import InputError
 from flowinpaint.methods.laplace_beltrami import image_distance
@@ -213,10 +212,9 @@ def load_loop(device: torch.device) -> None:
 @cache
 def _compiled() -> Any:
     """`_relax` as machine code that leaves other threads running; imported here because numba is an extra."""
-    with compiling():
-        from numba import float32, float64, int64
+    from numba import float32, float64, int64
 
-        from flowinpaint.diffusion.kernels.compiled import compile_loop
+    from flowinpaint.diffusion.kernels.compiled import compile_loop
 
-        arguments = (float32[::1], int64[::1], int64[::1], float32[:, ::1], float64, int64)
-        return compile_loop(_relax, arguments, {"nogil": True})
+    arguments = (float32[::1], int64[::1], int64[::1], float32[:, ::1], float64, int64)
+    return compile_loop(_relax, arguments, {"nogil": True})

@@ -15,8 +15,8 @@ _ALONG = 36
 """Arrows along the longer side."""
 _LONGEST = 1.6
 """Length of an arrow for the largest magnitude of the range, in spacings."""
-_SHORTEST = 0.3
-"""Shorter arrows, in spacings, are a dot with a tail instead of a line with a tip."""
+_SHORTEST = 0.45
+"""Shorter arrows, in spacings, are wedges that become narrow towards their end, instead of a line with a tip."""
 _TIP = 0.35
 """Length of an arrow's tip relative to its own, at most that of an arrow of one spacing."""
 _FRACTION = 4
@@ -65,16 +65,22 @@ def draw_arrow(
     colour: tuple[int, int, int],
     thickness: int,
 ) -> None:
-    """Draw an arrow from start (x, y) along vector, both in px of the picture; a dot with a tail if it is short."""
+    """Draw an arrow from start (x, y) along vector, both in px of the picture: a wedge if it is short."""
     length = float(np.hypot(*vector))
-    tail, tip = (_fixed(x) for x in (start, start + vector))
-    if length < _SHORTEST * spacing:
-        radius = round((0.5 * thickness + 0.7) * 2**_FRACTION)
-        cv2.circle(picture, tail, radius, colour, cv2.FILLED, cv2.LINE_AA, _FRACTION)
-        cv2.line(picture, tail, tip, colour, thickness, cv2.LINE_AA, _FRACTION)
-        return
-    head = _TIP * min(1.0, spacing / length)
-    cv2.arrowedLine(picture, tail, tip, colour, thickness, cv2.LINE_AA, _FRACTION, head)
+    along = vector / max(length, 1e-9)
+    if length >= _SHORTEST * spacing:
+        head = _TIP * min(1.0, spacing / length)
+        tail, tip = (_fixed(x) for x in (start, start + vector))
+        cv2.arrowedLine(picture, tail, tip, colour, thickness, cv2.LINE_AA, _FRACTION, head)
+    elif length > 1:
+        half = 0.5 * thickness + 1
+        across = half * np.array([-along[1], along[0]])
+        corners = [_fixed(x) for x in (start - across, start + across, start + vector + (half - 1) * along)]
+        cv2.fillConvexPoly(picture, np.array(corners), colour, cv2.LINE_AA, _FRACTION)
+    else:
+        cv2.circle(
+            picture, _fixed(start), round((0.5 * thickness + 0.5) * 2**_FRACTION), colour, -1, cv2.LINE_AA, _FRACTION
+        )
 
 
 def round_length(value: float) -> float:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from flowinpaint.diffusion.kernels import first_use
-from flowinpaint.diffusion.kernels.first_use import NO_CACHE, Compilations, compiling
+from flowinpaint.diffusion.kernels.first_use import NO_CACHE, Compilations, compiling_for_gpu
 
 HIDDEN = """
 import sys, warnings
@@ -51,7 +51,7 @@ def cached(record: Compilations, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def slow() -> None:
-    with compiling():
+    with compiling_for_gpu():
         time.sleep(0.3)
 
 
@@ -62,21 +62,24 @@ def test_a_slow_compilation_is_announced_once(capsys: pytest.CaptureFixture[str]
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
-    assert printed.err.startswith("flowinpaint: compiling for this CPU")
+    assert printed.err.startswith("flowinpaint: compiling for this GPU")
     assert "flowinpaint warmup" in printed.err
 
 
-def test_without_a_cache_folder_the_line_names_the_variable(
-    record: Compilations, capsys: pytest.CaptureFixture[str]
+def test_a_loop_is_announced_when_it_is_compiled_and_not_when_it_is_loaded(
+    cached: Any, record: Compilations, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record.uncached = True
-    slow()
-    assert capsys.readouterr().err.endswith(f"in every process, because {NO_CACHE}\n")
+    from numba import float32, int64
+
+    for start in ("flowinpaint: compiling for this CPU", ""):
+        record.announced = False
+        cached.compile_loop(double, (float32[::1], int64), {})
+        assert capsys.readouterr().err.partition(",")[0] == start
 
 
 @pytest.mark.usefixtures("record")
 def test_a_quick_load_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with compiling():
+    with compiling_for_gpu():
         pass
     time.sleep(0.1)
     assert capsys.readouterr().err == ""
@@ -104,7 +107,7 @@ def test_a_loop_is_compiled_for_each_type_once_and_then_loaded(cached: Any, reco
 
 
 def test_without_a_writable_folder_loops_are_compiled_and_the_record_says_so(
-    cached: Any, record: Compilations, monkeypatch: pytest.MonkeyPatch
+    cached: Any, record: Compilations, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from numba import float32, int64
 
@@ -121,6 +124,7 @@ def test_without_a_writable_folder_loops_are_compiled_and_the_record_says_so(
     assert values.tolist() == [2, 2]
     assert record.uncached
     assert len(record.compiled) == 1
+    assert capsys.readouterr().err.endswith(f"in every process, because {NO_CACHE}\n")
 
 
 def test_without_numba_slower_methods_say_so_once_and_the_others_do_not() -> None:

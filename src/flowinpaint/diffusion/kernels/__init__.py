@@ -24,8 +24,6 @@ from types import ModuleType
 
 import torch
 
-from flowinpaint.diffusion.kernels.first_use import compiling
-
 _NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("Triton", "pip install triton")}
 _SIDE = 32
 _SLOWER = "neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami and harmonic"
@@ -43,8 +41,7 @@ def kernels_for(operation: str, device: torch.device, fallback: str | None = Non
         if (loaded := sys.modules.get(name)) is not None:
             return loaded
         try:
-            with compiling():
-                return import_module(name)
+            return import_module(name)
         except ImportError as error:
             _warn_of_plain_kernels(suffix, "" if isinstance(error, ModuleNotFoundError) else str(error))
     return import_module(fallback or f"{operation}_reference")
@@ -60,10 +57,9 @@ def load_multigrid(device: torch.device) -> None:
     """Load the kernels of the steady-state solver, and compile them by solving a small problem."""
     from flowinpaint.diffusion.steady import solve_steady  # which imports this module
 
-    with compiling():
-        f = torch.arange(2 * _SIDE**2, dtype=torch.float64, device=device).view(1, 2, _SIDE, _SIDE)
-        known = f[:, :1] % 7 == 0
-        solve_steady(f, known.double(), f.new_full((1, 4, _SIDE, _SIDE), 0.25))
+    f = torch.arange(2 * _SIDE**2, dtype=torch.float64, device=device).view(1, 2, _SIDE, _SIDE)
+    known = f[:, :1] % 7 == 0
+    solve_steady(f, known.double(), f.new_full((1, 4, _SIDE, _SIDE), 0.25))
 
 
 @cache

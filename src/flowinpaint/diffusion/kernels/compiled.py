@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import numpy as np
 from numba import boolean, float32, int64, njit, types, void
+from numba.core import event
 
-from flowinpaint.diffusion.kernels.first_use import COMPILATIONS, compiling
+from flowinpaint.diffusion.kernels.first_use import COMPILATIONS, announce
 
 Loop = Callable[..., None]
 
@@ -47,7 +48,7 @@ class LoopOfTypes:
         (self._loops.get(dtype) or self._compiled(dtype))(*operands)
 
     def _compiled(self, dtype: np.dtype[Any]) -> Loop:
-        with self._lock, compiling():
+        with self._lock:
             if dtype not in self._loops:
                 function = cast(FunctionType, self._function)
                 named = FunctionType(function.__code__, function.__globals__, f"{function.__name__}_{dtype}")
@@ -58,18 +59,29 @@ class LoopOfTypes:
             return self._loops[dtype]
 
 
+class _Announcer(event.Listener):
+    """Tells the user when numba starts to compile, which it does not do for a loop in its cache."""
+
+    def on_start(self, event: Any) -> None:
+        announce("CPU")
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
 def compile_loop(function: Callable[..., Any], signature: Any, options: dict[str, Any]) -> Any:
     """Compile a loop for a signature, or load it from numba's cache.
 
     The cache is next to the module, in the user's cache folder if that is not writable, or in NUMBA_CACHE_DIR.
     """
     name = f"{function.__module__}.{function.__qualname__}"
-    try:
-        loop = njit(signature, cache=True, **options)(function)
-    except RuntimeError:  # none of them is writable
-        COMPILATIONS.uncached = True
-        COMPILATIONS.compiled.append(name)
-        return njit(signature, **options)(function)
+    with event.install_listener("numba:compile", _Announcer()):
+        try:
+            loop = njit(signature, cache=True, **options)(function)
+        except RuntimeError:  # none of them is writable
+            COMPILATIONS.uncached = True
+            COMPILATIONS.compiled.append(name)
+            return njit(signature, **options)(function)
     (COMPILATIONS.compiled if loop.stats.cache_misses else COMPILATIONS.loaded).append(name)
     COMPILATIONS.folders.add(loop.stats.cache_path)
     return loop

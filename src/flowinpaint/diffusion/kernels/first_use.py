@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 PATIENCE = 1.0
-"""Seconds of compilation after which the line is printed. Loops from the cache are loaded in less."""
+"""Seconds of compilation for a GPU after which the line is printed. Kernels from the cache are loaded in less."""
 
 
 NO_CACHE = "numba finds no writable folder for its cache; set NUMBA_CACHE_DIR to one"
@@ -33,13 +33,13 @@ COMPILATIONS = Compilations()
 
 
 @contextmanager
-def compiling(device: str = "CPU") -> Iterator[None]:
+def compiling_for_gpu() -> Iterator[None]:
     """Print one line on stderr, once per process, if the block takes longer than PATIENCE.
 
-    Not a warning, which some programs turn into errors. A timer decides, because numba does not tell beforehand whether
-    it will compile.
+    Not a warning, which some programs turn into errors. A timer decides, because Triton does not tell beforehand
+    whether it will compile.
     """
-    timer = threading.Timer(PATIENCE, announce, (device,))
+    timer = threading.Timer(PATIENCE, announce, ("GPU",))
     timer.daemon = True
     timer.start()
     try:
@@ -56,4 +56,4 @@ def announce(device: str) -> None:
     often = "once on this machine; 'flowinpaint warmup' compiles everything at once"
     if device == "CPU" and COMPILATIONS.uncached:
         often = f"in every process, because {NO_CACHE}"
-    print(f"flowinpaint: compiling for this {device}, about ten seconds, {often}", file=sys.stderr, flush=True)
+    print(f"flowinpaint: compiling for this {device}, up to ten seconds, {often}", file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ import torch
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from flowinpaint.diffusion.kernels.first_use import compiling
+from flowinpaint.diffusion.kernels.first_use import compiling_for_gpu
 
 _MISALIGNED = 16 - 1
 """The bits of an address that are zero at multiples of 16 bytes."""
@@ -98,7 +98,7 @@ def compile_ahead(work: Callable[[], object]) -> None:
             return kernel.warmup(*arguments, grid=grid, **options)
 
     missing = {key: call for key, call in wanted.items() if key not in _binaries}
-    with compiling("GPU"), ThreadPoolExecutor(min(_MOST_COMPILERS, os.cpu_count() or 1)) as pool:
+    with compiling_for_gpu(), ThreadPoolExecutor(min(_MOST_COMPILERS, os.cpu_count() or 1)) as pool:
         for key, binary in zip(missing, pool.map(lambda call: compile_one(*call), missing.values()), strict=True):
             _binaries[key] = binary
 
