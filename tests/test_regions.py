@@ -65,7 +65,10 @@ def test_no_image_is_needed_by_methods_that_ignore_it() -> None:
     for method in ("harmonic", "nearest"):
         with_image, without = fi.inpaint(IMAGE, FLOW, method=method), fi.inpaint(None, FLOW, method=method)
         np.testing.assert_array_equal(with_image.flow, without.flow)
-    with pytest.raises(ValueError, match="image may be None only for the methods harmonic, nearest, got method='neuro"):
+    with pytest.raises(
+        ValueError,
+        match="image must not be None for neuroexplicit; pass an image, or one of the methods harmonic, nearest",
+    ):
         fi.inpaint(None, FLOW)
     assert fi.inpaint(None, FLOW, method="harmonic", robust=True).inliers is not None
 

@@ -199,10 +199,10 @@ ERRORS = {
     "missing image": (["none.png", "flow.flo", "-o", "o.flo"], "none.png: there is no such file"),
     "missing flow": (["image.png", "none.flo", "-o", "o.flo"], "none.flo: there is no such file"),
     "a folder": (["image.png", ".", "-o", "o.flo"], "folder"),
-    "image of another size": (["small.png", "flow.flo", "-o", "o.flo"], "small.png: is 5x4 pixels"),
+    "image of another size": (["small.png", "flow.flo", "-o", "o.flo"], "small.png: must be "),
     "mask of another size": (
         ["image.png", "flow.flo", "-o", "o.flo", "--mask", "small.png"],
-        "small.png: is 5x4",
+        "small.png: must be ",
     ),
     "no such output format": (["image.png", "flow.flo", "-o", "o.jpeg"], "o.jpeg"),
     "an output folder that is a file": (
@@ -232,14 +232,14 @@ ERRORS = {
         ["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=1"],
         "lam must be a parameter of 'neuroexplicit', which has none",
     ),
-    "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: is also an input"),
+    "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: must not be an input"),
     "preview over the image": (
         ["image.png", "flow.flo", "-o", "o.flo", "--preview", "image.png"],
-        "image.png: is also an",
+        "image.png: must not be an",
     ),
     "preview over the output": (
         ["image.png", "flow.flo", "-o", "o.png", "--preview", "./o.png"],
-        "o.png: is also an input",
+        "o.png: must not be an input",
     ),
     "inverted without a mask": (["image.png", "flow.flo", "-o", "o.flo", "--invert-mask"], "--invert-mask"),
     "nothing known": (["image.png", "none.npy", "-o", "o.npy"], "none.npy: at least one pixel must be known, got none"),

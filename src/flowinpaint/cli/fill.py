@@ -19,7 +19,7 @@ from flowinpaint.cli.options import Device, ParameterFile, parse_setting
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
-from flowinpaint.errors import InputError
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import parse_unit, png_unit, read_image, read_map, read_mask, read_probability
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
@@ -32,34 +32,36 @@ GROW = 4
 
 
 def command(
-    image: Annotated[Path, typer.Argument(help="The image that the field belongs to.")],
+    image: Annotated[Path, typer.Argument(help="Image that belongs to the field.")],
     flow: Annotated[
         Path,
         typer.Argument(
-            help="The sparse field: .flo, .png (KITTI flow, or depth with --unit), .pfm, .npy, .npz or .tif. "
-            "Or points: matches (.txt, .csv, .match) with columns x1 y1 x2 y2, or tracks (.npz)."
+            help="Sparse field (.flo, .png, .pfm, .npy, .npz, .tif), matches x1 y1 x2 y2 (.txt, .csv, .match) or "
+            "tracks (.npz)."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The dense field to write; same formats.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Dense field to write: .flo, .png, .pfm, .npy, .npz or .tif.")
+    ],
     mask: Annotated[
         Path | None,
-        typer.Option(help="Known pixels, non-zero in a PNG; by default those the flow file marks as valid."),
+        typer.Option(help="Mask image, non-zero where known; default the vectors that the field file marks as known."),
     ] = None,
-    invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Non-zero in --mask means unknown.")] = False,
+    invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Read non-zero in --mask as unknown.")] = False,
     method: Annotated[
         str | None,
         typer.Option(
-            help="See 'flowinpaint methods', or a .safetensors file; by default the method of --params, or "
+            help="Name from 'flowinpaint methods', .safetensors file or module:function; default that of --params, or "
             f"{DEFAULT_METHOD}."
         ),
     ] = None,
     preview: Annotated[
-        Path | None, typer.Option(help="Also draw image, given vectors, result and expected error to this file.")
+        Path | None, typer.Option(help="Also draw image, known vectors, dense field and expected error to this file.")
     ] = None,
     errors: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the expected error of each vector: .pfm, .npy, .npz or .tif. Needs neuroexplicit or "
+            help="Also write the expected error of each vector: .pfm, .npy, .npz or .tif; needs neuroexplicit or "
             "--robust."
         ),
     ] = None,
@@ -67,41 +69,41 @@ def command(
         bool | None,
         typer.Option(
             "--robust/--no-robust",
-            help="Vectors may be noisy or wrong: judge them, and fill from the best estimate of each. On by default "
-            "for matches and tracks, off for fields.",
+            help="Judge noisy or wrong vectors and fill from the best estimates; default only for matches and tracks.",
         ),
     ] = None,
     noise: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBER|FILE",
-            help="Standard deviation of the vectors, in the field's unit: number, .npy, .npz, .pfm, 16-bit .png.",
+            help="Standard deviation of the known vectors, in their unit: a number, .npy, .npz, .pfm or 16-bit .png.",
         ),
     ] = None,
     confidence: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBER|FILE",
-            help="Probability that each vector is correct: a number, .npy, .npz, .pfm, or an image (white is 1).",
+            help="Probability that each known vector is correct: a number, .npy, .npz, .pfm or an image (white is 1).",
         ),
     ] = None,
     second: Annotated[
-        Path | None, typer.Option(help="The image that the vectors point to: compare and refine. Implies --robust.")
+        Path | None,
+        typer.Option(help="Second image, where the flow ends, to judge and refine it; implies --robust."),
     ] = None,
     inliers: Annotated[
         Path | None,
-        typer.Option(help="Also write the probability that each given vector is correct: .pfm, .npy, .npz or .tif."),
+        typer.Option(help="Also write the probability that each known vector is correct: .pfm, .npy, .npz or .tif."),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Columns of a list of matches, e.g. x,y,u,v,noise; _ skips a column."),
+        typer.Option(metavar="NAMES", help="Columns of a list of matches, such as x,y,u,v,noise; _ skips a column."),
     ] = None,
     frames: Annotated[
-        str | None, typer.Option(metavar="FROM,TO", help="Two frames of tracks, e.g. 0,5; by default 0,1.")
+        str | None, typer.Option(metavar="FROM,TO", help="Two frames of the tracks, such as 0,5; default 0,1.")
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method, e.g. lam=1e-4."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the method, such as lam=1e-4; repeatable."),
     ] = None,
     params: ParameterFile = None,
     unit: UnitText = None,
@@ -109,7 +111,8 @@ def command(
         str, typer.Option(help="Space to fill in: linear, inverse (recommended for depth) or log.")
     ] = "linear",
     bounds: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value.")
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value, in the field's unit."),
     ] = None,
     remove: Annotated[
         Path | None,
@@ -117,18 +120,22 @@ def command(
             metavar="MASK", help="Remove the object where this mask file is not zero: ignore its vectors and image."
         ),
     ] = None,
-    grow: Annotated[
-        int, typer.Option(min=0, metavar="PX", help="Margin around the object of --remove, for its edges and shadow.")
-    ] = GROW,
+    grow: Annotated[int, typer.Option(min=0, metavar="PX", help="Margin around the object of --remove, in px.")] = GROW,
     fill_where: Annotated[
-        Path | None, typer.Option(metavar="MASK", help="Fill only where this mask file is not zero.")
+        Path | None, typer.Option(metavar="MASK", help="Mask image; fill only where the mask is not zero.")
     ] = None,
     image_where: Annotated[
         Path | None,
-        typer.Option(metavar="MASK", help="Use the image only where this file is not zero, not on removed objects."),
+        typer.Option(
+            metavar="MASK",
+            help="Mask image; use the image only where the mask is not zero, not on removed objects.",
+        ),
     ] = None,
     max_gap: Annotated[
-        float | None, typer.Option(metavar="PX", help="Leave pixels unknown if all trusted vectors are farther.")
+        float | None,
+        typer.Option(
+            metavar="PX", help="Largest distance in px to a trusted vector; pixels farther away stay unknown."
+        ),
     ] = None,
     max_error: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Leave vectors unknown whose expected error is larger.")
@@ -203,7 +210,7 @@ def command(
         sentence += f" {100 * unfilled:.3g} % of the pixels are unknown."
     output.print(Text(f"Wrote {out}: {sentence}"), soft_wrap=True)
     if (probabilities := sparse.probabilities(result)) is not None:
-        noun = "given vectors" if result.points is None else "used points"
+        noun = "known vectors" if result.points is None else "used points"
         output.print(Text(_judgement(probabilities, info["noise"], noun, sparse.channels)), soft_wrap=True)
     outputs.tell_others()
 
@@ -233,7 +240,10 @@ def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) 
         return float(text)
     if not Path(text).suffix:
         raise InputError(f"{option} must be a number or a file name, got {text!r}")
-    return read(Path(text))
+    try:
+        return read(Path(text))
+    except (FileFormatError, MissingFileError) as error:
+        raise type(error)(f"{option}: {error}") from error
 
 
 def _grown(mask: Array | None, margin: int) -> Array:
@@ -243,7 +253,7 @@ def _grown(mask: Array | None, margin: int) -> Array:
 
 
 def _judgement(p: Array, noise: float | None, noun: str, channels: int) -> str:
-    """A sentence on the inlier probabilities (N,) of the given vectors."""
+    """A sentence on the inlier probabilities (N,) of the known vectors."""
     if noise is None:
         return f"{p.size} {noun} are too few to judge."
     wrong = int((p < 0.5).sum())

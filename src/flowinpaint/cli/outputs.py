@@ -45,7 +45,7 @@ class Outputs:
         taken = {path.resolve() for path in inputs if path is not None}
         for path in filter(None, (self.field, self.preview, self.errors, self.inliers)):
             if path.resolve() in taken:
-                raise InputError(f"{path}: is also an input or another output; choose another name")
+                raise InputError(f"{path}: must not be an input or another output; choose another name")
             taken.add(path.resolve())
         for option, file in (("--errors", self.errors), ("--inliers", self.inliers)):
             if file is not None and file.suffix.lower() not in MAP_SUFFIXES:
@@ -68,7 +68,7 @@ class Outputs:
         for option, wanted in (("--errors", self.errors), ("--max-error", self.max_error)):
             if wanted is not None and result.arrays.expected_error is None:
                 count = int(np.count_nonzero(result.arrays.known))
-                raise InputError(f"{option}: {result.info['method']} predicts no errors from {count} vectors")
+                raise InputError(f"{option} needs more known vectors for {result.info['method']}, got {count}")
         if self.max_error is not None:
             sure = replace(result, restore=None).trusted(self.max_error)
             result = replace(result, flow=sure, arrays=replace(result.arrays, flow=sure))

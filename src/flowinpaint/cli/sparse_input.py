@@ -100,10 +100,10 @@ class SparseInput:
         return result
 
     def given(self, result: Result) -> str:
-        """What was given to a fill, as the first part of a sentence."""
+        """The number of known vectors or points, as the first part of a sentence."""
         assert self.known is not None
         if result.points is None:
-            return f"{self.known.sum()} of {self.known.size} vectors were given"
+            return f"{self.known.sum()} of {self.known.size} vectors are known"
         used, count = int(result.points.used.sum()), len(result.points.used)
         skipped = f", {count - used} were skipped" if used < count else ""
         return f"{used} of {count} points were used{skipped}"
@@ -154,7 +154,9 @@ def read_sparse(
 def check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int, ...]) -> None:
     """Raise InputError unless the arrays of two files have the same size."""
     if shape[:2] != size[:2]:
-        raise InputError(f"{path}: is {shape[1]}x{shape[0]} pixels (width x height), but {flow} is {size[1]}x{size[0]}")
+        raise InputError(
+            f"{path}: must be {size[1]}x{size[0]} pixels (width x height) as {flow}, got {shape[1]}x{shape[0]}"
+        )
 
 
 def _frames(text: str | None) -> tuple[int, int]:
@@ -173,5 +175,7 @@ def _one(name: str, column: Array | None, option: Any) -> Any:
     if column is not None:
         raise InputError(f"--{name} must be left out, because the points have a column of this name")
     if isinstance(option, np.ndarray):
-        raise InputError(f"--{name} must be a number for points; a value for each goes into a column of this name")
+        raise InputError(
+            f"--{name} must be a number for points, got a file; put a value for each point into a column of this name"
+        )
     return option

@@ -74,7 +74,7 @@ def field_folders(
         own = FieldFolder(name, folder, by_case)
         if not any(own.file(sample, case).is_file() for sample in samples for case in sample.possible(cases)):
             raise InputError(
-                f"{OPTION} {name!r}: {path} has no field for any of the frames, expected files such as "
+                f"{OPTION} {name!r}: {path} must have fields for the frames, got no files such as "
                 f"{own.file(samples[0], cases[0])}"
             )
         found.append(own)

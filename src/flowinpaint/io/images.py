@@ -43,7 +43,7 @@ def write_image(path: StrPath, image: npt.NDArray[np.uint8]) -> None:
 def check_image_writable(path: StrPath) -> None:
     """Raise InputError if no image can be written to `path`, whose folder may be new."""
     if Path(path).suffix.lower() not in IMAGE_SUFFIXES:
-        raise InputError(f"{path}: an image file ends in one of {', '.join(IMAGE_SUFFIXES)}")
+        raise InputError(f"{path}: must end in one of {', '.join(IMAGE_SUFFIXES)}")
     check_output(Path(path))
     load_opencv()
 
@@ -64,7 +64,7 @@ def write_mask(path: StrPath, mask: Mask) -> None:
     """Write a mask (H, W) bool as an 8-bit PNG, 255 = True."""
     mask = np.asarray(mask)
     if Path(path).suffix.lower() != ".png":
-        raise InputError(f"{path}: a mask file ends in .png")
+        raise InputError(f"{path}: must end in .png")
     if mask.ndim != 2 or mask.dtype != np.bool_:
         raise InputError(f"{path}: mask must be bool (H, W), got {mask.dtype} {mask.shape}")
     write_image(path, mask.astype(np.uint8) * np.uint8(255))
