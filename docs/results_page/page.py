@@ -142,9 +142,10 @@ def readme_block(results: Results, page: str) -> str:
     if not table:
         raise InputError(f"evaluations must have {PEERS[0]} or {PEERS[1]} for the table of --readme, got neither")
     frames = sum(results.samples(dataset) for dataset in results.datasets)
+    names = ", ".join(results.datasets)
     what = (
-        f"EPE relative to that of the better of OpenCV's two interpolators, geometric mean of {len(results.datasets)} "
-        f"data sets, {frames} frames; `flowinpaint evaluate` {_machines(results)}"
+        f"EPE divided by the lower EPE of OpenCV's two interpolators, geometric mean of {len(results.datasets)} data "
+        f"sets ({names}), {frames} frames; `flowinpaint evaluate` {_machines(results)}"
     )
     return "\n\n".join([wrapped(f"{what}:"), table, f"[Each data set, the command and the inputs]({page})"])
 

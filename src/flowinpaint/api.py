@@ -64,13 +64,13 @@ def inpaint(
     method: one of `methods()`, the path of a .safetensors file with trained weights, or a function of your own: see
     `register_method` and `numpy_method`.
     device: "auto", "cpu", "cuda", …
-    robust: estimate how noisy the vectors are and which of them are wrong. Needs a method that takes weights:
+    robust: estimate the noise of the vectors and detect outliers. Needs a method that accepts a weight per vector:
     neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami or harmonic. `seed`, 0 by default, selects random folds.
     noise: standard deviation of the components of correct vectors in the field's unit, a number or (H, W).
     confidence: probability that a vector is correct, a number or (H, W) in [0, 1]. Without `robust`, noise and
     confidence are final, and the vectors are correct unless `confidence` says otherwise; with it they are priors.
-    second: the image, like `image`, from which the vectors (C = 2, in px) were computed: vectors whose surroundings do
-    not match there lose weight, and the result is refined on both images. Implies `robust`.
+    second: the image that the vectors (C = 2, in px) point to, in the same form as `image`. Vectors whose end does not
+    match it lose weight, and the result is refined on both images. Implies `robust`.
     fill_where: (H, W) bool; elsewhere unknown pixels stay NaN.
     image_where: (H, W) bool, True where the image may be used: not on an object that is removed but still shows.
     max_gap: in px; pixels that are farther from every trusted vector stay NaN.

@@ -83,7 +83,8 @@ def inpaint_points(
     points: (N, 2), x to the right and y down in px; (0, 0) is the centre of the first pixel, so that points with
     -0.5 <= x < W - 0.5 are inside.
     values: (N, C), for example displacements `end - start`, or (N,) for a field (H, W). Above 1e9 they are unknown.
-    robust: judge the points, as matches always contain outliers. Methods that do not take weights need False.
+    robust: detect outliers and estimate the noise; True by default, because matches usually contain outliers. Methods
+    that do not accept a weight per vector need False.
     noise: standard deviation of the components of a correct value, a number or (N,).
     confidence: probability that a value is correct, a number or (N,) in [0, 1].
     size: (H, W) of the field if the image is None.

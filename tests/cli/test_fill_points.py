@@ -95,3 +95,15 @@ def test_a_column_and_an_option_for_the_same_are_refused(folder: Path) -> None:
     assert code == 1
     assert "--noise must be left out" in stderr
     assert fill(folder, "n.csv", "--method", "harmonic")[0] == 0
+
+
+def test_inliers_of_points_may_be_a_list(folder: Path) -> None:
+    code, *_ = fill(folder, "matches.txt", "--method", "harmonic", "--inliers", folder / "i.txt")
+    assert code == 0
+    given = fi.read_matches(folder / "matches.txt")
+    judged = fi.inpaint_points(fi.read_image(folder / "image.png"), given.points, given.values, "harmonic").points
+    assert judged is not None
+    np.testing.assert_allclose(np.loadtxt(folder / "i.txt"), judged.inliers, atol=1e-5)
+    fi.write_flow(folder / "flow.flo", np.zeros((H, W, 2), np.float32))
+    code, _, stderr = fill(folder, "flow.flo", "--robust", "--inliers", folder / "i.txt")
+    assert (code, stderr.startswith("Error: --inliers must be a file name ending in .pfm")) == (1, True)

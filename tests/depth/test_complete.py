@@ -104,3 +104,12 @@ def test_wrong_arguments_are_named() -> None:
         depth_points(np.ones((3, 3), np.uint16))
     with pytest.raises(fi.InputError, match=r"valid must be bool \(3, 3\)"):
         depth_points(np.ones((3, 3)), np.ones((2, 3), bool))
+
+
+def test_the_result_tells_which_points_are_visible_and_the_depth_there() -> None:
+    result = fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic")
+    assert result.points is not None
+    np.testing.assert_array_equal(result.points.used, fi.visible_points(UV, DEPTH))
+    assert 0 < (~result.points.used).sum() < 0.2 * len(UV)
+    assert result.points.inliers is None
+    assert np.abs(result.points.fitted - DEPTH)[result.points.used].mean() < 0.3

@@ -71,7 +71,7 @@ def test_page_readme_and_pictures_are_written_and_renewed(place: Path) -> None:
         files = "docs/results.md, README.md, docs/results-density.png, docs/results-zoom.jpg"
         assert " ".join(stdout.split()) == f"Wrote {files}."
         readme = (place / "README.md").read_text()
-        assert readme.startswith(f"# Mine\n{BEGIN}\nEPE relative to that of the better")
+        assert readme.startswith(f"# Mine\n{BEGIN}\nEPE divided by the lower EPE")
         assert readme.endswith(f"{END}\nrest\n")
         assert "| gone.safetensors | **0.250** |" in readme
         assert "](docs/results.md)" in readme

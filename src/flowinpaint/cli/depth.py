@@ -80,14 +80,19 @@ def command(
     preview: Annotated[
         Path | None, typer.Option(help="Also draw image, points, depth and expected error to this file.")
     ] = None,
+    max_error: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Leave depths unknown whose expected error is larger.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense metric depth."""
     if (scan is None) == (colmap is None):
         raise InputError("depth needs either SCAN or --colmap, got " + ("both" if scan else "none"))
-    if errors is not None and not (robust or get_method(method).gives_error):
-        raise InputError(f"--errors needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
-    outputs = Outputs(out, errors, None, preview, parse_unit(unit))
+    for option, value in (("--errors", errors), ("--max-error", max_error)):
+        if value is None or robust or get_method(method).gives_error:
+            continue
+        raise InputError(f"{option} needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
+    outputs = Outputs(out, errors, None, preview, parse_unit(unit), max_error)
     outputs.check_names([image, scan, *(calibration or [])])
     with unit_option_named():
         outputs.check_writable(1)
@@ -110,8 +115,8 @@ def command(
             bounds=bounds,
             progress=partial(report, method),
         )
-    outputs.write(result)
-    output.print(Text(_sentence(out, points, result)), soft_wrap=True)
+    written = outputs.write(result)
+    output.print(Text(_sentence(out, points, written)), soft_wrap=True)
     outputs.tell_others()
 
 
@@ -152,9 +157,14 @@ def _inside(uv: npt.NDArray[Any], depth: npt.NDArray[Any], shape: tuple[int, ...
 def _sentence(out: Path, points: _Points, result: Result) -> str:
     arrays = result.arrays
     assert arrays is not None
-    used = int(np.isfinite(arrays.given).sum())
-    return (
-        f"Wrote {out}: depths from {arrays.flow.min():.2f} to {arrays.flow.max():.2f}, from {used} visible points "
-        f"of {len(points.depth)}; {result.info['method']} on {result.info['device']}, "
-        f"{result.info['seconds']:.2f} s."
+    assert result.points is not None
+    count, visible = len(points.depth), int(result.points.used.sum())
+    removed = f", {count - visible} hidden points were removed" if visible < count else ""
+    filled = arrays.flow[np.isfinite(arrays.flow)]
+    depths = f"depths from {filled.min():.2f} to {filled.max():.2f}" if filled.size else "no depth is certain"
+    unknown = 1 - filled.size / arrays.flow.size
+    sentence = (
+        f"Wrote {out}: {depths}, from {visible} of {count} points{removed}; {result.info['method']} on "
+        f"{result.info['device']}, {result.info['seconds']:.2f} s."
     )
+    return sentence + (f" {100 * unknown:.3g} % of the pixels are unknown." if unknown else "")

@@ -173,7 +173,7 @@ def command(
         raise InputError("--invert-mask needs --mask")
     outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error)
     files = [image, flow, mask, params, second, remove, fill_where, image_where, *map(_file_of, (noise, confidence))]
-    outputs.check_names(files)
+    outputs.check_names(files, kind != "field")
     with unit_option_named():
         sparse = read_sparse(flow, kind, columns, frames, png_unit(flow, outputs.unit))
         outputs.check_writable(sparse.channels)

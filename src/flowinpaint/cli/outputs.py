@@ -21,9 +21,12 @@ from flowinpaint.io import (
     write_map,
 )
 from flowinpaint.result import Result
+from flowinpaint.text_tables import write_text
 
 MAP_SUFFIXES = (".pfm", ".npy", ".npz", ".tif", ".tiff")
 """Formats that can hold the value 0, which expected errors have where vectors are known."""
+POINT_SUFFIXES = (".txt", ".csv")
+"""Formats of one number per point."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +43,39 @@ class Outputs:
     unit: Unit | None = None
     max_error: float | None = None
 
-    def check_names(self, inputs: Sequence[Path | None]) -> None:
-        """Raise InputError if an output would overwrite an input or another output, or a map has no suitable suffix."""
+    def check_names(self, inputs: Sequence[Path | None], points: bool = False) -> None:
+        """Raise InputError if an output would overwrite an input or another output, or a map has no suitable suffix.
+
+        points: the input is a list of points, so that inliers may be a list, too.
+        """
         taken = {path.resolve() for path in inputs if path is not None}
         for path in filter(None, (self.field, self.preview, self.errors, self.inliers)):
             if path.resolve() in taken:
                 raise InputError(f"{path}: must not be an input or another output; choose another name")
             taken.add(path.resolve())
         for option, file in (("--errors", self.errors), ("--inliers", self.inliers)):
-            if file is not None and file.suffix.lower() not in MAP_SUFFIXES:
-                raise InputError(f"{option} must be a file name ending in {', '.join(MAP_SUFFIXES)}, got {file}")
+            suffixes = (*MAP_SUFFIXES, *(POINT_SUFFIXES if points and option == "--inliers" else ()))
+            if file is not None and file.suffix.lower() not in suffixes:
+                raise InputError(f"{option} must be a file name ending in {', '.join(suffixes)}, got {file}")
 
     def check_writable(self, channels: int) -> None:
         """Raise InputError if a file cannot be written."""
         check_flow_writable(self.field, channels, self.unit)
         for path in filter(None, (self.errors, self.inliers)):
-            check_flow_writable(path, 1)
+            if path.suffix.lower() not in POINT_SUFFIXES:
+                check_flow_writable(path, 1)
         if self.preview is not None:
             check_image_writable(self.preview)
+
+    def _write_inliers(self, result: Result) -> None:
+        """Write a map, or for the suffixes of lists of points one number per point, NaN for a skipped one."""
+        assert result.arrays is not None
+        if self.inliers is None or result.arrays.inliers is None:
+            return
+        if self.inliers.suffix.lower() not in POINT_SUFFIXES:
+            write_map(self.inliers, result.arrays.inliers)
+        elif result.points is not None:
+            write_text(self.inliers, "".join(f"{p:.6g}\n" for p in result.points.inliers))
 
     def write(self, result: Result) -> Result:
         """Write the files of a result, after making their folders; nothing if one of the maps is missing.
@@ -79,9 +97,9 @@ class Outputs:
             make_folder(path.parent)
         stored = clip_to_format(self.field, arrays.flow, self.unit)
         write_flow(self.field, stored, unit=self.unit)
-        for file, values in ((self.errors, arrays.expected_error), (self.inliers, arrays.inliers)):
-            if file is not None and values is not None:
-                write_map(file, values)
+        if self.errors is not None and arrays.expected_error is not None:
+            write_map(self.errors, arrays.expected_error)
+        self._write_inliers(result)
         if self.preview is not None and picture is not None:
             write_image(self.preview, picture)
         filled = np.isfinite(arrays.flow).all(-1)

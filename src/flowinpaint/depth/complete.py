@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from flowinpaint.depth.visibility import check_points, visible_points
 from flowinpaint.errors import InputError
 from flowinpaint.inputs import image_of
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.points import PointResults
 from flowinpaint.result import ProgressCallback, Result
+from flowinpaint.subpixel import bilinear
 
 
 def complete_depth(
@@ -47,6 +50,7 @@ def complete_depth(
 
     `result.flow` (H, W, 1) and `result.expected_error` (H, W) are in the unit of depth. A pixel with a visible point
     keeps its depth, of several points that of the nearest, unless `robust`, `noise` or `confidence` says otherwise.
+    `result.points` has for each point whether the camera sees it (`used`), `inliers`, and the depth there (`fitted`).
     """
     size = _size(image)
     places, distance = check_points(uv, depth)
@@ -78,7 +82,15 @@ def complete_depth(
         progress=progress,
         **parameters,
     )
-    return result if result.inliers is not None else restrain(result)
+    result = result if result.inliers is not None else restrain(result)
+    arrays = result.arrays
+    assert arrays is not None
+    inliers = None
+    if arrays.inliers is not None:
+        columns, rows = np.rint(places).astype(np.intp).T
+        inliers = np.where(visible, arrays.inliers[rows, columns], np.float32(np.nan))
+    fitted = bilinear(arrays.flow, places)[:, 0].astype(np.float32)
+    return replace(result, points=PointResults(visible, inliers, fitted))
 
 
 def depth_points(
