@@ -127,7 +127,7 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_a_claim_of_a_billion_pixels_is_refused_at_once(name: str) -> None:
     memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
-    with pytest.raises(FileFormatError, match=r"picture\.any: the header says 40000x25000, more than"):
+    with pytest.raises(FileFormatError, match=r"picture\.any: must have at most"):
         decode_image(PATH, FORGED[name])
     assert time.perf_counter() - start < 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 50_000  # in kB
@@ -161,7 +161,7 @@ def test_fewer_pixels_than_the_limit_must_still_fit_the_file(data: bytes) -> Non
     ],
 )
 def test_zero_and_negative_sizes(data: bytes, size: str) -> None:
-    assert image_fault(data) == f"the header says {size}, an invalid size"
+    assert image_fault(data) == f"must have at least 1x1 pixels, got {size}"
 
 
 def test_size_fault() -> None:
@@ -173,7 +173,7 @@ def test_size_fault() -> None:
 @pytest.mark.parametrize("data", [b"", b"x", b"GIF89a", b"#?RADIANCE\n", b"Pf\n1 1\n-1\n", b"P8 1 1\n"])
 def test_unknown_kinds(data: bytes) -> None:
     assert image_kind(data) is None
-    assert "supported are PNG, JPEG, BMP, TIFF, PNM, WebP" in (image_fault(data) or "")
+    assert "formats PNG, JPEG, BMP, TIFF, PNM, WebP" in (image_fault(data) or "")
 
 
 def test_bmp_from_the_top_and_of_the_oldest_kind() -> None:
@@ -211,7 +211,7 @@ def test_tiff_that_opencv_would_alter_is_refused() -> None:
         fault = image_fault(tiff({256: 2, 257: 1} | tags, bytes(8)))
         assert "must be 1" in (fault or "") or "without alpha" in (fault or "")
     assert image_fault(tiff({256: 2, 257: 1, 277: 4, 262: 2, 338: 1}, bytes(8))) is None
-    assert "more than" in (image_fault(tiff({256: 2, 257: 1, 322: 2**20, 323: 2**20}, bytes(2))) or "")
+    assert "must have at most" in (image_fault(tiff({256: 2, 257: 1, 322: 2**20, 323: 2**20}, bytes(2))) or "")
 
 
 def test_pnm_of_another_range_is_refused() -> None:

@@ -78,7 +78,7 @@ BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "bool": ("m.npy", lambda p: np.save(p, np.zeros((7, 9), np.bool_)), "must hold .*got bool"),
     "complex": ("m.npy", lambda p: np.save(p, np.zeros((7, 9), complex)), "must hold .*got complex"),
     "damaged": ("m.npy", lambda p: p.write_bytes(b"numpy"), "damaged"),
-    "no such kind of file": ("m.txt", lambda p: p.write_text("0.5"), "a flow file ends in one of"),
+    "no such kind of file": ("m.txt", lambda p: p.write_text("0.5"), "must end in one of"),
 }
 
 

@@ -92,14 +92,14 @@ BAD = {
     "decimal comma": ("1,5 2,5 3,5 4,5\n", None, "line 1 must hold numbers"),
     "only comments": ("# nothing\n\n", None, "at least one row of numbers, got none"),
     "only a header": ("x,y,u,v\n", None, "at least one row of numbers, got none"),
-    "empty": ("", None, "the file is empty"),
+    "empty": ("", None, "must not be empty"),
     "three columns": ("1 2 3\n", None, 'pass columns="x,y,d"'),
     "fewer columns": ("1 2 3\n", "x,y,u,v", "must have the 4 columns x,y,u,v, got 3"),
     "unknown name": ("x,y,u,v,score\n1,2,3,4,5\n", None, "the meaning of 'score' is unknown"),
     "no place": ("a,b\n1,2\n", None, "the meaning of 'a' is unknown"),
     "no value": ("x,y,noise\n1,2,3\n", None, "they must have a value next to x and y"),
     "zero byte": ("1 2 3 4\n\0\n", None, "not a text file"),
-    "long line": ("1 2 3 4 " + "5 " * 40000, None, "line 1 is longer than 65536 characters"),
+    "long line": ("1 2 3 4 " + "5 " * 40000, None, "line 1 must have at most 65536 characters"),
 }
 
 

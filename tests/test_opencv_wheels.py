@@ -60,7 +60,7 @@ def test_without_opencv_fields_are_filled_and_commands_name_the_wheels(tmp_path:
     ("version", "message"),
     [
         ("4.8.1", r"^OpenCV must be 4.9 or newer, got 4.8.1$"),
-        ("", r"^OpenCV is incomplete: pip uninstall -y opencv.* && pip install opencv"),
+        ("", r"^OpenCV cannot be used, because files are missing: pip uninstall -y opencv.* && pip install opencv"),
     ],
 )
 def test_an_unusable_opencv_is_described(monkeypatch: pytest.MonkeyPatch, version: str, message: str) -> None:

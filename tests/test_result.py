@@ -170,7 +170,11 @@ class TestSave:
 
     @pytest.mark.parametrize(
         ("name", "message"),
-        [("no/a.jpg", "save writes the field"), ("no/a.txt", "ends in one of"), ("no/a.png", "must have 1 or 2")],
+        [
+            ("no/a.jpg", "for a picture call write_image"),
+            ("no/a.txt", "must end in one of"),
+            ("no/a.png", "must have 1 or 2"),
+        ],
     )
     def test_what_cannot_be_saved_makes_no_folder(self, tmp_path: Path, name: str, message: str) -> None:
         with pytest.raises(fi.InputError, match=message):

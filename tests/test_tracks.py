@@ -64,7 +64,7 @@ def test_every_form_gives_the_points_visible_in_both_frames(save: Save, form: st
 def test_the_other_layout_is_noticed_and_can_be_named(save: Save) -> None:
     tracks, seen = motion()
     path = save(tracks=tracks.swapaxes(0, 1), visibility=seen.T)
-    with pytest.raises(fi.FileFormatError, match='are ambiguous; pass layout="TN"'):
+    with pytest.raises(fi.FileFormatError, match='cannot be told apart; pass layout="TN"'):
         fi.read_tracks(path)
     both = seen[0] & seen[1]
     assert np.allclose(fi.read_tracks(path, layout="NT").points, tracks[0][both])
@@ -82,7 +82,7 @@ BAD: dict[str, tuple[dict[str, Array], str]] = {
     "transposed": ({"tracks": np.ones((T, N, 2)), "visibility": np.ones((N, T))}, "the axes of the other layout"),
     "logits": ({"tracks": 9 * np.ones((T, N, 2)), "visibility": np.full((T, N), -3.0)}, "apply a sigmoid to logits"),
     "normalised": ({"tracks": np.full((T, N, 2), 0.3), "visibility": np.ones((T, N))}, "must be in px"),
-    "hidden": ({"tracks": 9 * np.ones((T, N, 2)), "visibility": np.zeros((T, N))}, "no point is visible in both"),
+    "hidden": ({"tracks": 9 * np.ones((T, N, 2)), "visibility": np.zeros((T, N))}, "a point must be visible in both"),
     "objects": ({"tracks": np.array([[None]]), "visibility": np.ones((T, N))}, "must hold"),
 }
 

@@ -79,7 +79,7 @@ def test_values_outside_the_range_are_refused(tmp_path: Path, value: float, unit
     field = np.ones((2, 3, 1))
     field[1, 2] = value
     with pytest.raises(
-        fi.InputError, match=rf"a\.png: the value {float(value)} is outside .* of a 16-bit PNG in {unit}"
+        fi.InputError, match=rf"a\.png: a 16-bit PNG in {unit} must have values from .*, got {float(value)}"
     ):
         fi.write_flow(tmp_path / "a.png", field, unit=unit)
     assert list(tmp_path.iterdir()) == []
@@ -119,7 +119,9 @@ def test_exr_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "b.exr").write_bytes(b"\x76\x2f\x31\x01")
     monkeypatch.setattr(cv2, "getBuildInformation", lambda: "    OpenEXR:                     NO\n")
     for call in (lambda: fi.write_flow(tmp_path / "a.exr", field), lambda: fi.read_flow(tmp_path / "b.exr")):
-        with pytest.raises(fi.InputError, match=r"\.exr: this OpenCV is built without OpenEXR; use a float \.tif"):
+        with pytest.raises(
+            fi.InputError, match=r"\.exr: this OpenCV cannot read or write EXR files; use a float \.tif"
+        ):
             call()
     monkeypatch.setattr(cv2, "getBuildInformation", lambda: "    OpenEXR:                     build (ver 2.3.0)\n")
     monkeypatch.delenv("OPENCV_IO_ENABLE_OPENEXR", raising=False)
@@ -130,5 +132,5 @@ def test_exr_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         fi.read_flow(tmp_path / "b.exr")
     window = b"dataWindow\0box2i\0" + (16).to_bytes(4, "little") + bytes(8) + (40000).to_bytes(4, "little") * 2
     (tmp_path / "b.exr").write_bytes(b"\x76\x2f\x31\x01" + bytes(4) + window + b"\0")
-    with pytest.raises(fi.FileFormatError, match=r"b\.exr: the header says 40001x40001, more than the limit"):
+    with pytest.raises(fi.FileFormatError, match=r"b\.exr: must have at most .* pixels, got 40001x40001"):
         fi.read_flow(tmp_path / "b.exr")

@@ -141,7 +141,9 @@ def _fill_judged(judge: Callable[..., RobustSolution], field: Field, method: str
 
 def _check_finite(filled: Tensor, given: Tensor, method: str) -> None:
     if not torch.isfinite(filled).all():
-        raise InputError(f"flow: {method} returned NaN or infinity, from values up to {given.abs().max():.1e}")
+        raise InputError(
+            f"flow must be small enough for {method}, got values up to {given.abs().max():.1e}, which overflow"
+        )
 
 
 def _results(

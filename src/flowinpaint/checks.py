@@ -56,7 +56,10 @@ def check_mask(mask: Array | None, flow: npt.NDArray[np.floating[Any]]) -> npt.N
         if mask.shape != size:
             raise InputError(f"mask must be bool of shape {size}, got {mask.dtype} {mask.shape}")
         if mask.dtype != np.bool_:
-            raise InputError(f"mask must be bool of shape {size}, True where known, got {mask.dtype}; pass mask > 0")
+            raise InputError(
+                f"mask must be bool of shape {size}, True where known, got {mask.dtype}; pass mask > 0, or mask == 0 "
+                "if it marks what is unknown"
+            )
         known = mask
     if not known.any():
         name, what = ("flow", "finite vector") if mask is None else ("mask", "known pixel")
@@ -75,7 +78,7 @@ def check_mask(mask: Array | None, flow: npt.NDArray[np.floating[Any]]) -> npt.N
 def warn_of_suspicious(
     flow: npt.NDArray[np.floating[Any]], known: npt.NDArray[np.bool_], has_mask: bool, judged: bool
 ) -> None:
-    """Warn of a field (H, W, C) and its known pixels (H, W) that are accepted, but hardly meant so.
+    """Warn of a field (H, W, C) and its known pixels (H, W) that are valid but probably a mistake.
 
     has_mask: the caller passed a mask. judged: the vectors may be wrong, so a dense field is fine.
     """
@@ -203,7 +206,7 @@ def check_point_values(
     if not isinstance(value, np.ndarray):
         if not _passes(value, limit) or float(value) > _LARGEST:  # type: ignore[arg-type]
             raise InputError(
-                f"{name} must be {limit.value[0]}, or a numpy array of them of shape {known.shape}, got {value!r:.60}"
+                f"{name} must be {limit.value[0]}, or an array of them of shape {known.shape}, got {value!r:.60}"
             )
         return np.where(known, np.float32(value), np.float32(0))  # type: ignore[arg-type]
     if (

@@ -28,12 +28,12 @@ def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
     for key in table:
         if key not in fields:
             near = difflib.get_close_matches(key, fields, 1)
-            hint = f"did you mean {path}{near[0]}?" if near else f"known keys: {', '.join(fields)}"
+            hint = f"did you mean {path}{near[0]}?" if near else f"known keys are {', '.join(fields)}"
             raise InputError(f"{path}{key}: there is no such key; {hint}")
     unset = dataclasses.MISSING
     required = [name for name, f in fields.items() if f.default is unset and f.default_factory is unset]
     if missing := [name for name in required if name not in table]:
-        raise InputError(f"{path}{missing[0]} is missing; required are {', '.join(required)}")
+        raise InputError(f"{path}{missing[0]} must be set; required keys are {', '.join(required)}")
     values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
     try:
         return cls(**values)

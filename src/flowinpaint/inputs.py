@@ -96,7 +96,7 @@ def image_of(image: object, name: str = "image") -> tuple[Array, Array | None]:
 
     A masked array is valid where it is not masked in any channel.
     """
-    if type(image).__module__.partition(".")[0] == "PIL":
+    if _is_pil(image):
         mode = image.mode  # type: ignore[attr-defined]
         array = np.asarray(image if mode in _GREY else image.convert("RGB"))  # type: ignore[attr-defined]
         if array.dtype == np.int32 and array.size and array.min() >= 0 and array.max() < 2**16:
@@ -126,7 +126,7 @@ def image_of(image: object, name: str = "image") -> tuple[Array, Array | None]:
 
 def map_of(name: str, value: object) -> Array:
     """A map as an array (H, W): of any type, with axes of length 1 in front or behind removed."""
-    array = to_numpy(name, value, "(H, W)")
+    array = np.asarray(value) if _is_pil(value) else to_numpy(name, value, "(H, W)")
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
     return array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
@@ -152,6 +152,10 @@ def to_numpy(name: str, value: object, shape: str, fill: bool = True) -> Array:
             warn_user(f"{name} requires gradients, but inpaint returns none; for gradients use fi.load_model.")
         tensor = tensor.detach()
         return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).cpu().numpy()
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], np.ndarray):
+        raise InputError(
+            f"{name} must be an array {shape}, got a pair; fi.read_flow returns (flow, valid): pass its first part"
+        )
     if isinstance(value, list | tuple):
         try:
             array = np.asarray(value)
@@ -196,6 +200,10 @@ def _layout_of(field: Array, size: tuple[int, ...] | None, torch_flow: bool, xar
     if field.ndim != 3 or min(shape) < 1:
         raise InputError(f"flow must have a non-empty shape (H, W, C) or (H, W), got {shape}")
     return "HWC"
+
+
+def _is_pil(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "PIL"
 
 
 def _is_torch(value: object) -> bool:

@@ -70,7 +70,10 @@ def load_opencv() -> ModuleType:
     found = getattr(module, "__version__", "")
     if not found:  # uninstalling one of two wheels leaves an incomplete folder
         names = " ".join(installed_wheels() or WHEELS[:1])
-        raise InputError(f"OpenCV is incomplete: pip uninstall -y {names} && pip install {names.split()[0]}")
+        raise InputError(
+            f"OpenCV cannot be used, because files are missing: pip uninstall -y {names} && pip install "
+            f"{names.split()[0]}"
+        )
     if _numbers(found) < OLDEST:
         raise InputError(f"OpenCV must be {'.'.join(map(str, OLDEST))} or newer, got {found}")
     return module

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from scipy.ndimage import distance_transform_edt
 
-from flowinpaint.errors import InputError
+from flowinpaint.errors import InputError, warn_user
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -25,8 +25,20 @@ def check_region(name: str, region: Array | None, size: tuple[int, ...]) -> Mask
     if region is None:
         return None
     if region.dtype != np.bool_ or region.shape != size:
-        raise InputError(f"{name} must be bool of shape {size}, got {region.dtype} {region.shape}")
+        hint = f"; pass {name} > 0" if region.shape == size and region.dtype.kind in "iuf" else ""
+        raise InputError(f"{name} must be bool of shape {size}, got {region.dtype} {region.shape}{hint}")
+    if not region.any():
+        raise InputError(f"{name} must be True at some pixel, got False everywhere")
     return region
+
+
+def warn_of_regions(known: Mask, image_where: Mask | None) -> None:
+    """Warn if the image may be used only where hardly any vector is known, as with an inverted region."""
+    if image_where is not None and 2 * np.count_nonzero(known & image_where) < np.count_nonzero(known):
+        warn_user(
+            "image_where is False at most of the known vectors; it must be True where the image may be used, so pass "
+            "~image_where if it marks an object."
+        )
 
 
 def check_gap(max_gap: object) -> float:
@@ -57,8 +69,6 @@ def image_without(image: Array, where: Mask) -> Array:
 
     if where.all():
         return image
-    if not where.any():
-        return np.zeros_like(image)
     pixels = torch.from_numpy(np.ascontiguousarray(np.moveaxis(image.astype(np.float64), -1, 0)))[None]
     mask = torch.from_numpy(where)[None, None].double()
     filled = harmonic(pixels, pixels * mask, mask).u[0].movedim(0, -1).numpy()

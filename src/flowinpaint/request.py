@@ -90,6 +90,8 @@ def check_request(
     gap, target = regions.check_gap(max_gap), spaces.check_space(space, given.flow, known)
     limits = spaces.check_bounds(bounds, target)
     judged = bool(robust) or any(x is not None for x in (noise, confidence, second))
+    spaces.warn_of_bounds(limits, given.flow, known)
+    regions.warn_of_regions(known, image_region)
     checks.warn_of_suspicious(given.flow, known, given.mask is not None, judged)
     hints, seed = None, 0
     if judged:
@@ -130,7 +132,7 @@ def _check_needs_no_image(method: Method, second: object) -> None:
     """Raise InputError unless the method works without an image."""
     if method.needs_image:
         fit = ", ".join(m.name for m in all_methods() if not m.needs_image)
-        raise InputError(f"image may be None only for the methods {fit}, got method={method.name!r}")
+        raise InputError(f"image must not be None for {method.name}; pass an image, or one of the methods {fit}")
     if second is not None:
         raise InputError("image must not be None if there is a second image")
 

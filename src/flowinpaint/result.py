@@ -2,8 +2,8 @@
 
 A network returns a `Filled` (networks/output.py): field and logarithm of the expected error, differentiable and in the
 network's own units. `methods.neural` converts it to a `Solution`, the return type of every method: tensors, the error
-in the field's unit, and how the computation ended. `inpaint` converts that to a `Result`: numpy arrays, with the known
-vectors restored bit by bit unless `robust.fill` judged them.
+in the field's unit, and how the computation ended. `inpaint` converts that to a `Result`: arrays of the caller's type,
+with the known vectors restored bit by bit unless `robust.fill` judged them.
 """
 
 from __future__ import annotations
@@ -221,7 +221,9 @@ class Result:
     @property
     def _arrays(self) -> Arrays:
         if self.arrays is None:
-            raise InputError("this Result has no arrays; only results of inpaint can be drawn, saved or converted")
+            raise InputError(
+                "this Result has no arrays and cannot be drawn, saved or converted; use a result of inpaint"
+            )
         return self.arrays
 
     def _in_kind(self, array: npt.NDArray[Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.errors import InputError
+from flowinpaint.errors import InputError, warn_user
 
 Array = npt.NDArray[Any]
 SpaceName = Literal["linear", "inverse", "log"]
@@ -66,6 +66,15 @@ def check_bounds(bounds: object, space: Space | None) -> tuple[float, float] | N
     if space is not None and not high > 0:
         raise InputError(f"bounds must allow values above 0 for space={space.name!r}, got {bounds!r:.60}")
     return low, high
+
+
+def warn_of_bounds(bounds: tuple[float, float] | None, flow: Array, known: npt.NDArray[np.bool_]) -> None:
+    """Warn if known values are outside the bounds."""
+    if bounds is not None and (count := int(((flow[known] < bounds[0]) | (flow[known] > bounds[1])).sum())):
+        warn_user(
+            f"bounds: {count} of {flow[known].size} known values are outside {bounds[0]:g} to {bounds[1]:g}; they are "
+            "kept, and no filled value goes there."
+        )
 
 
 def to_space(space: Space, flow: Array, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:

@@ -56,11 +56,14 @@ def test_build_counts_what_it_took_and_names_what_it_skipped(place: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "one of --photos, --cutouts and --textures is required"),
-        (["--textures", "nowhere"], "textures: nowhere does not exist"),
+        ([], "one of --photos, --cutouts and --textures must be set"),
+        (["--textures", "nowhere"], "textures must be a folder of pictures, got nowhere, which does not exist"),
         (["--textures", "in", "-o", "b.npz"], "--out must end in .safetensors, got b.npz"),
-        (["--textures", "nowhere", "-o", "no/deep/b.safetensors"], "textures: nowhere does not exist"),
-        (["--cutouts", "in"], "cutouts: none of the pictures in in can be used"),
+        (
+            ["--textures", "nowhere", "-o", "no/deep/b.safetensors"],
+            "textures must be a folder of pictures, got nowhere, which does not exist",
+        ),
+        (["--cutouts", "in"], "cutouts must contain a usable picture, got none in in"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:
@@ -109,7 +112,7 @@ def test_preview_says_what_is_wrong(place: Path) -> None:
     assert "Error: none.safetensors: there is no such file" in stderr
     code, _, stderr = run("preview", "-o", "s.txt")
     assert code == 1
-    assert "an image file ends in one of" in stderr
+    assert "must end in one of" in stderr
     (place / "b.safetensors").write_text("hello")
     code, _, stderr = run("preview", "b.safetensors", "-o", "s.png")
     assert code == 1

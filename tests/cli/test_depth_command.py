@@ -74,9 +74,15 @@ def test_the_points_of_a_colmap_model_are_filled(folder: Path) -> None:
 ERRORS = {
     "no scan": (["image.png"], "depth needs either SCAN or --colmap, got none"),
     "both": (["image.png", "scan.bin", "--colmap", "."], "got both"),
-    "no calibration": (["image.png", "scan.bin"], "scan.bin: a scan needs --calibration"),
-    "calibration of an image": (["image.png", "sparse.png", "--calibration", "calib.txt"], "is for a Velodyne scan"),
-    "another camera": (["image.png", "scan.bin", "--calibration", "calib.txt", "--camera", "3"], "no line P_rect_03"),
+    "no calibration": (["image.png", "scan.bin"], "scan.bin: a Velodyne scan needs --calibration"),
+    "calibration of an image": (
+        ["image.png", "sparse.png", "--calibration", "calib.txt"],
+        "--calibration needs a Velodyne scan (.bin), got",
+    ),
+    "another camera": (
+        ["image.png", "scan.bin", "--calibration", "calib.txt", "--camera", "3"],
+        "must have a line P_rect_03",
+    ),
     "another size": (["image.png", "small.npy"], "small.npy: must be 160x96 pixels of one channel"),
     "nothing known": (["image.png", "none.npy"], "none.npy: at least one depth must be known, got none"),
     "behind": (
@@ -85,7 +91,7 @@ ERRORS = {
     ),
     "errors of nearest": (["image.png", "sparse.png", "--errors", "e.pfm", "--method", "nearest"], "--errors needs a"),
     "errors as PNG": (["image.png", "sparse.png", "--errors", "e.png"], "--errors must be a file name ending in"),
-    "overwriting": (["image.png", "sparse.png", "--preview", "image.png"], "image.png: is also an input"),
+    "overwriting": (["image.png", "sparse.png", "--preview", "image.png"], "image.png: must not be an input"),
     "unit": (["image.png", "sparse.png", "--unit", "inch"], "--unit must be m/256"),
 }
 

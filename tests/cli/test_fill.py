@@ -6,6 +6,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from scipy.ndimage import distance_transform_edt
 
 import flowinpaint as fi
 from helpers import FLOW_AWARE, run_cli
@@ -125,7 +126,7 @@ def test_errors_need_a_format_that_holds_zeros(folder: Path, errors: str) -> Non
 def test_a_method_that_cannot_be_used_is_refused_before_any_file_is_read(folder: Path, method: str) -> None:
     code, _, stderr = run_cli("fill", folder / "no.png", folder / "no.flo", "-o", folder / "o.flo", "--method", method)
     assert code == 1
-    assert stderr.startswith("Error: method ")
+    assert stderr.startswith("Error: --method ")
     assert f"'{method}'" in stderr
 
 
@@ -158,7 +159,7 @@ def test_filled_values_that_a_format_cannot_hold_are_cut_and_counted(folder: Pat
     fill = ["fill", folder / "rough.png", folder / "disparity.pfm", "-o", out, "--method", "eed"]
     code, _, stderr = run_cli(*fill, "--unit", "px/256")
     assert code == 0
-    assert "filled vectors were clipped" in stderr
+    assert "filled values were clipped" in stderr
     dense, valid = fi.read_flow(out, "px/256")
     assert valid.all()
     assert dense.min() == 1 / 256
@@ -198,10 +199,10 @@ ERRORS = {
     "missing image": (["none.png", "flow.flo", "-o", "o.flo"], "none.png: there is no such file"),
     "missing flow": (["image.png", "none.flo", "-o", "o.flo"], "none.flo: there is no such file"),
     "a folder": (["image.png", ".", "-o", "o.flo"], "folder"),
-    "image of another size": (["small.png", "flow.flo", "-o", "o.flo"], "small.png: is 5x4 pixels"),
+    "image of another size": (["small.png", "flow.flo", "-o", "o.flo"], "small.png: must be "),
     "mask of another size": (
         ["image.png", "flow.flo", "-o", "o.flo", "--mask", "small.png"],
-        "small.png: is 5x4",
+        "small.png: must be ",
     ),
     "no such output format": (["image.png", "flow.flo", "-o", "o.jpeg"], "o.jpeg"),
     "an output folder that is a file": (
@@ -235,14 +236,14 @@ ERRORS = {
         ["image.png", "flow.flo", "-o", "o.flo", "--set", "lam=1"],
         "lam must be a parameter of 'neuroexplicit', which has none",
     ),
-    "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: is also an input"),
+    "output over an input": (["image.png", "flow.flo", "-o", "flow.flo"], "flow.flo: must not be an input"),
     "preview over the image": (
         ["image.png", "flow.flo", "-o", "o.flo", "--preview", "image.png"],
-        "image.png: is also an",
+        "image.png: must not be an",
     ),
     "preview over the output": (
         ["image.png", "flow.flo", "-o", "o.png", "--preview", "./o.png"],
-        "o.png: is also an input",
+        "o.png: must not be an input",
     ),
     "inverted without a mask": (["image.png", "flow.flo", "-o", "o.flo", "--invert-mask"], "--invert-mask"),
     "nothing known": (["image.png", "none.npy", "-o", "o.npy"], "none.npy: at least one pixel must be known, got none"),
@@ -326,4 +327,25 @@ def test_regions_limit_the_fill_and_the_use_of_the_image(folder: Path, monkeypat
     assert 0 < valid.sum() < valid.size
     assert run_cli("fill", "image.png", "flow.flo", "-o", "all.flo", "--image-where", "where.png")[0] == 0
     code, _, stderr = run_cli("fill", "image.png", "flow.flo", "-o", "all.flo", "--max-gap", "-1")
-    assert (code, stderr) == (1, "Error: max_gap must be a distance in px above 0, got -1.0\n")
+    assert (code, stderr) == (1, "Error: --max-gap must be a distance in px above 0, got -1.0\n")
+
+
+def test_a_removed_object_and_uncertain_vectors_stay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    removed = np.zeros((24, 33), np.bool_)
+    removed[8:14, 10:18] = True
+    fi.write_mask("object.png", removed)
+    assert run_cli("fill", "image.png", "dense.flo", "-o", "back.flo", "--remove", "object.png", "--grow", "2")[0] == 0
+    near = np.asarray(distance_transform_edt(~removed) <= 2)
+    image, flow = fi.read_image("image.png"), fi.read_flow("dense.flo")[0]
+    np.testing.assert_array_equal(fi.read_flow("back.flo")[0], fi.inpaint(image, flow, ~near, image_where=~near).flow)
+    code, stdout, _ = run_cli(
+        "fill", "image.png", "flow.flo", "-o", "sure.flo", "--max-error", "1", "--errors", "e.npy"
+    )
+    assert code == 0
+    assert "% of the pixels are unknown." in stdout
+    errors = np.load("e.npy")
+    assert errors.shape == (24, 33)
+    np.testing.assert_array_equal(fi.read_flow("sure.flo")[1], errors <= 1)
+    code, _, stderr = run_cli("fill", "image.png", "flow.flo", "-o", "o.flo", "--method", "nearest", "--max-error", "1")
+    assert (code, stderr.startswith("Error: --max-error needs --robust")) == (1, True)

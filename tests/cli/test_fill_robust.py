@@ -85,8 +85,8 @@ def test_wrong_vectors_are_counted_and_the_noise_is_said(folder: Path) -> None:
     assert code == 0
     wrong = int((WRONG & MASK).sum())
     share = f"{100 * wrong / MASK.sum():.1f}"
-    assert f"{wrong} of {MASK.sum()} given vectors ({share} %) are probably wrong" in " ".join(stdout.split())
-    assert "the noise of the others is 0.25 in the field" in " ".join(stdout.split())
+    assert f"{wrong} of {MASK.sum()} known vectors ({share} %) are probably wrong" in " ".join(stdout.split())
+    assert "the noise of the others is 0.25 px" in " ".join(stdout.split())
 
 
 def test_the_default_method_judges_too(folder: Path) -> None:
@@ -135,24 +135,26 @@ ERRORS: dict[str, tuple[list[str], str]] = {
         ["--robust", "--inliers", "i.png"],
         "--inliers must be a file name ending in .pfm, .npy, .npz, .tif, .tiff, got i.png",
     ),
-    "inliers over the output": (["--robust", "--inliers", "o.flo"], "o.flo: is also an input or another output"),
-    "inliers over the second image": (["--second", "s.npy", "--inliers", "s.npy"], "s.npy: is also an input"),
-    "inliers over the confidence": (["--confidence", "p.npy", "--inliers", "p.npy"], "p.npy: is also an input"),
+    "inliers over the output": (["--robust", "--inliers", "o.flo"], "o.flo: must not be an input or another output"),
+    "inliers over the second image": (["--second", "s.npy", "--inliers", "s.npy"], "s.npy: must not be an input"),
+    "inliers over the confidence": (["--confidence", "p.npy", "--inliers", "p.npy"], "p.npy: must not be an input"),
     "errors over the noise": (
         ["--noise", "noise.pfm", "--errors", "noise.pfm", "--method", "neuroexplicit"],
-        "noise.pfm: is also an input",
+        "noise.pfm: must not be an input",
     ),
     "noise that is nothing": (["--noise", "much"], "--noise must be a number or a file name, got 'much'"),
-    "noise of no file": (["--noise", "none.npy"], "none.npy: there is no such file"),
+    "noise of no file": (["--noise", "none.npy"], "--noise: none.npy: there is no such file"),
     "negative noise": (["--noise", "-1"], "noise must be a finite number of at least 0"),
     "no noise": (["--noise", "nan"], "noise must be a finite number of at least 0"),
     "noise of two channels": (["--noise", "flow.flo"], "flow.flo: a map must have one channel, got 2"),
+    "noise of an image": (["--noise", "image.png"], "--noise: image.png: a field PNG must have 16 bits"),
+    "seed without a judgement": (["--set", "seed=1"], "seed needs robust, noise, confidence or second"),
     "noise of another size": (["--noise", "small.npy"], "noise must be an array of numbers of shape (48, 64)"),
     "confidence beyond 1": (["--confidence", "2"], "confidence must be a number from 0 to 1"),
     "confidence in colour": (["--confidence", "image.png"], "image.png: probabilities must be a grey image"),
     "no confidence at all": (["--confidence", "0"], "confidence must be above 0 for at least one known vector"),
     "no second image": (["--second", "none.png"], "none.png: there is no such file"),
-    "a second image of another size": (["--second", "small.png"], "small.png: is 5x4 pixels"),
+    "a second image of another size": (["--second", "small.png"], "small.png: must be "),
 }
 
 

@@ -108,7 +108,7 @@ def test_a_cell_that_fails_is_told_and_the_exit_code_tells(place: Path, monkeypa
     code, stdout, stderr = run(*BASIC, "--methods", "fragile,nearest")
     assert code == 1
     assert "failed" in stdout
-    assert "Failed: 1 of 2.\n   fragile, 16×24, cpu, auto: RuntimeError: not today" in stderr
+    assert "Failed: 1 of 2 timings.\n   fragile, 16×24, cpu, auto: RuntimeError: not today" in stderr
     assert (place / "speed/speed.json").exists()
 
 
@@ -127,12 +127,12 @@ def test_stopped_before_the_end_what_was_timed_is_written(place: Path, monkeypat
     monkeypatch.setitem(METHODS, "stopped", Method("stopped", "", stopped))
     code, stdout, stderr = run(*BASIC, "--methods", "stopped", "--many-sizes", 2)
     assert code == 130
-    assert "Stopped: nothing was timed, nothing is written." in stderr
+    assert "Stopped: nothing was timed or written." in stderr
     assert not stdout
     assert not list((place / "speed").iterdir())
     code, stdout, stderr = run(*BASIC, "--methods", "nearest,stopped", "--many-sizes", 2)
     assert code == 130
-    assert "Stopped: 1 of 2 were timed, and are written." in stderr
+    assert "Stopped: 1 of 2 timings are finished and written." in stderr
     assert "sizes in a row" not in stdout
     content = json.loads((place / "speed/speed.json").read_text())
     assert [cell["method"] for cell in content["cells"]] == ["nearest"]
@@ -146,7 +146,7 @@ def test_stopped_among_many_sizes_the_single_ones_are_written(place: Path, monke
     monkeypatch.setattr(speed_command, "sweep_sizes", stopped)
     code, _, stderr = run(*BASIC, "--many-sizes", 2)
     assert code == 130
-    assert "Stopped: 1 of 1 were timed, and are written." in stderr
+    assert "Stopped: 1 of 1 timings are finished and written." in stderr
     assert json.loads((place / "speed/speed.json").read_text())["many_sizes"] == []
 
 

@@ -113,13 +113,13 @@ def test_steps_that_are_not_finite_are_told_with_their_cause(place: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "CONFIG is missing"),
-        (["--resume"], "CONFIG is missing"),
-        (["--resume", "-o", "run"], "run holds no checkpoint to resume from"),
+        ([], "CONFIG must be"),
+        (["--resume"], "CONFIG must be"),
+        (["--resume", "-o", "run"], "must be the folder of a run with a checkpoint to resume from, got run"),
         (["no.toml"], "no.toml: there is no such file"),
         (["tiny.toml", "--set", "optimiser.lrr=1"], "optimiser.lrr: there is no such key; did you mean optimiser.lr"),
         (["tiny.toml", "--set", "data.bank=no.safetensors"], "no.safetensors"),
-        (["tiny.toml", "--set", "validation.root=no"], "root: no does not exist"),
+        (["tiny.toml", "--set", "validation.root=no"], "but no does not exist"),
         (["tiny.toml", "--set", "data.source=sintel"], "data.root must be the folder"),
     ],
 )

@@ -62,13 +62,13 @@ def test_it_resumes_and_the_file_serves_fill_and_evaluate(place: Path) -> None:
     ("arguments", "sentence"),
     [
         (["-o", "eed.csv"], "--out must end in .json, got eed.csv"),
-        (["-o", "frames/sub/eed.json", "--root", "nowhere"], "root: nowhere does not exist"),
+        (["-o", "frames/sub/eed.json", "--root", "nowhere"], "but nowhere does not exist"),
         (
             ["-o", "eed.json", "--densities", "x"],
             "--densities must be percentages above 0 and up to 100, such as 1,5,10, got 'x'",
         ),
         (["-o", "eed.json", "--tolerance", "2"], "tolerance must be a relative residual between 0 and 1, got 2.0"),
-        (["-o", "eed.json", "--root", "nowhere"], "root: nowhere does not exist"),
+        (["-o", "eed.json", "--root", "nowhere"], "but nowhere does not exist"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

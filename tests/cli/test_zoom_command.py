@@ -80,12 +80,12 @@ def test_samples_of_a_root_are_named_or_the_first_of_each_data_set(place: Path) 
             ["--root", "frames", "--samples", "A/two,A/three"],
             "A/two, B/one, B/three in frames, got 'A/three'",
         ),
-        (["--root", "nowhere"], "root: nowhere does not exist"),
+        (["--root", "nowhere"], "but nowhere does not exist"),
         (["--methods", "magic"], "'magic'"),
         (["--given", "0"], "--given must be one percentage or one of lidar, holes, grid, single, got '0'"),
         (["--given", "1,5"], "got '1,5'"),
         (["--given", "rain"], "got 'rain'"),
-        (["-o", "zoom.txt"], "zoom.txt: an image file ends in"),
+        (["-o", "zoom.txt"], "zoom.txt: must end in"),
     ],
 )
 def test_an_error_is_a_sentence_and_nothing_is_written(place: Path, arguments: list[str], sentence: str) -> None:

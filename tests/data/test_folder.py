@@ -106,11 +106,11 @@ def test_bad_roots_say_what_is_expected(root: Path, tmp_path: Path) -> None:
     for path, fault in (
         (root / "nowhere", "does not exist"),
         (root / "INDEX.md", "is a file"),
-        (root / "A" / "one", "is a single sample"),
+        (root / "A" / "one", "got the single sample"),
         (tmp_path / "empty", "contains no folders"),
         (root, "the data set .*C contains no samples"),
     ):
-        with pytest.raises(InputError, match=f"^root: .*{fault}.*image.png"):
+        with pytest.raises(InputError, match=f"^root must be a folder .*image.png.*{fault}"):
             find_samples(path)
     assert len(find_samples(root, ["A"])) == 2  # the empty data set was not asked for
     with pytest.raises(InputError, match=r"datasets must be among A, B, C in .*, got 'D'"):

@@ -30,7 +30,8 @@ def test_visible_points_keep_their_depth() -> None:
     given = depth_image(UV[visible], DEPTH[visible], SCENE.image.shape)
     known = np.isfinite(given)
     assert np.array_equal(result.flow[known], given[known])
-    bounded = fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", bounds=(3, 12))
+    with pytest.warns(UserWarning, match="known values are outside 3 to 12"):
+        bounded = fi.complete_depth(SCENE.image, UV, DEPTH, "harmonic", bounds=(3, 12))
     assert bounded.flow[~known].max() <= 12
 
 

@@ -46,9 +46,11 @@ def test_the_three_layouts_of_kitti(tmp_path: Path) -> None:
 def test_calibration_files_that_lack_something_are_named(tmp_path: Path) -> None:
     first = tmp_path / "cam.txt"
     first.write_text(text(R_rect_00=RECTIFY, P_rect_02=P))
-    with pytest.raises(fi.FileFormatError, match=r"cam\.txt: no line R with numbers; calibration needs P_rect_02 with"):
+    with pytest.raises(
+        fi.FileFormatError, match=r"cam\.txt: must have a line R with numbers; calibration needs P_rect_02 with"
+    ):
         fi.read_calibration(first)
-    with pytest.raises(fi.FileFormatError, match=r"no line P_rect_03 or P3 with numbers"):
+    with pytest.raises(fi.FileFormatError, match=r"must have a line P_rect_03 or P3 with numbers"):
         fi.read_calibration(first, camera=3)
     first.write_text(text(P2=P[:2], Tr=np.eye(3)))
     with pytest.raises(fi.FileFormatError, match=r"P2 must have 12 numbers, got 8"):

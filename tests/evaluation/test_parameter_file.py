@@ -53,7 +53,7 @@ def test_callers_cannot_change_the_table() -> None:
         ({"method": "eed", "by_density": {"nan": {}}}, "got 'nan'"),
         ({"method": "eed", "by_density": {"0.1": 3}}, "a density must have an object of parameters, got 3"),
         ({"method": "eed", "by_density": {"0.1": {"beta": 3}}}, "beta"),
-        ({"method": "eed", "lam": 1, "by_density": {"0.1": {}}}, 'allows only "method" next to it, got .lam'),
+        ({"method": "eed", "lam": 1, "by_density": {"0.1": {}}}, 'must have only "method" next to it, got .lam'),
     ],
 )
 def test_wrong_contents_are_named_with_the_file(tmp_path: Path, content: object, fault: str) -> None:
@@ -67,7 +67,7 @@ def test_files_that_are_none_are_named(tmp_path: Path) -> None:
         read_parameters(tmp_path / "p.json")
     for data in (b"{", b"\xff\xfe", b"[" * 100_000):
         (tmp_path / "p.json").write_bytes(data)
-        with pytest.raises(FileFormatError, match=r"p\.json: is not JSON"):
+        with pytest.raises(FileFormatError, match=r"p\.json: not JSON"):
             read_parameters(tmp_path / "p.json")
     (tmp_path / "p.json").write_bytes(b" " * (2 << 20))
     with pytest.raises(FileFormatError, match=r"p\.json: must be a small JSON file of parameters, got 2097152 bytes"):

@@ -114,7 +114,7 @@ def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("fcntl", reason="no file locks on this system")
     with (
         open_store(tmp_path / "r.jsonl") as store,
-        pytest.raises(InputError, match=r"r\.jsonl: another run is writing to it"),
+        pytest.raises(InputError, match=r"r\.jsonl: must not be in use by another run"),
         open_store(tmp_path / "r.jsonl", fresh=True),
     ):
         pass

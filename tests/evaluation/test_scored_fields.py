@@ -143,7 +143,7 @@ def test_a_picture_of_a_field_is_no_field_unless_it_is_alone(root: Path) -> None
     assert of(evaluate(root, ["nearest"], [0.1], fields={"mine": "mine"}), "mine")[0].error == ""
     Path("mine/A/one.npy").unlink()
     error = of(evaluate(root, ["nearest"], [0.1], fields={"mine": "mine"}), "mine")[0].error
-    assert error.startswith("mine/A/one.png: a PNG of 8 bits")
+    assert error.startswith("mine/A/one.png: a field PNG must have 16 bits")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_picture_of_a_field_is_no_field_unless_it_is_alone(root: Path) -> None
         (
             {"mine": "mine/A"},
             [0.1],
-            "any of the frames, expected files such as mine/A/A/one.flo or mine/A/A/one/flow.flo$",
+            "must have fields for the frames, got no files such as mine/A/A/one.flo or mine/A/A/one/flow.flo$",
         ),
         ({"mine": "double"}, [0.1], "fields 'mine': must have one field per sample, got .*one.pfm and .*one.npy"),
     ],
@@ -244,7 +244,10 @@ def test_the_command_line_writes_inputs_and_scores_fields(root: Path) -> None:
     for option, fault in (
         (("--fields", "theirs"), "--fields must be NAME=FOLDER, such as mine=results/mine, got 'theirs'"),
         (("--fields", "a=given", "--fields", "a=given"), "--fields must have different names, got 'a' twice"),
-        (("--export-inputs", "x", "--methods", "nearest"), "--export-inputs runs no methods"),
+        (
+            ("--export-inputs", "x", "--methods", "nearest"),
+            "--export-inputs must not be combined with --methods or --fields",
+        ),
         (("--methods", "own_of_a_test"), "name a function in the file: own_of_a_test.py:function"),
     ):
         code, _, stderr = run_cli(*common, *option)

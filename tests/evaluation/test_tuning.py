@@ -96,7 +96,7 @@ def test_the_csv_holds_every_point() -> None:
 
 def test_a_sample_that_fails_everywhere_is_named(root: Path) -> None:
     (root / "A" / "one" / "flow.flo").write_bytes(b"broken")
-    with pytest.raises(InputError, match=r"every point of the grid failed on a sample: .*flow\.flo"):
+    with pytest.raises(InputError, match=r"got errors at all points of the grid: .*flow\.flo"):
         tune_eed(root, [0.1], **SMALL)
 
 

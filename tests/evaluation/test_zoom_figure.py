@@ -126,7 +126,7 @@ def test_pictures_are_written_as_their_names_say(tmp_path: Path) -> None:
         back = cv2.imread(str(tmp_path / name))
         assert back is not None
         assert np.abs(back[..., ::-1].astype(int) - figure).max() <= most
-    with pytest.raises(InputError, match="an image file ends in"):
+    with pytest.raises(InputError, match="must end in"):
         write_figure(tmp_path / "a.txt", figure)
     with pytest.raises(InputError, match="rows must have at least one element"):
         zoom.zoom_figure([], 0.05)

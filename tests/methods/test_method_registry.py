@@ -344,7 +344,7 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(site))
     registry._plugins.cache_clear()
     with pytest.warns(
-        UserWarning, match=r"entry point 'eed' of flowinpaint\.methods must have a new name; it is ignored"
+        UserWarning, match=r"entry point 'eed' of flowinpaint\.methods, because a built-in method has this name"
     ):
         registry._plugins()
     yield

@@ -168,19 +168,19 @@ def test_damaged_weights_are_refused(copy: Path) -> None:
     content = bytearray(copy.read_bytes())
     content[-1000] ^= 1
     copy.write_bytes(content)
-    refused(fi.FileFormatError, r"neuroexplicit\.safetensors: is damaged.*install flowinpaint again")
+    refused(fi.FileFormatError, r"neuroexplicit\.safetensors: damaged.*install flowinpaint again")
     copy.write_bytes(content[:-1])
-    refused(fi.FileFormatError, "is damaged")
+    refused(fi.FileFormatError, "damaged: its SHA-256 differs")
     copy.with_name(CHECKSUMS).write_text("")
-    refused(fi.FileFormatError, "is damaged")
+    refused(fi.FileFormatError, "damaged: its SHA-256 differs")
 
 
 def test_missing_weights_and_checksums_are_told(copy: Path) -> None:
     copy.with_name(CHECKSUMS).rename(copy.with_name("elsewhere"))
-    refused(fi.MissingFileError, rf"{CHECKSUMS}: is part of flowinpaint and is missing; install flowinpaint again")
+    refused(fi.MissingFileError, rf"{CHECKSUMS}: there is no such file, although it is part of flowinpaint; install")
     copy.with_name("elsewhere").rename(copy.with_name(CHECKSUMS))
     copy.unlink()
-    refused(fi.MissingFileError, r"neuroexplicit\.safetensors: is part of flowinpaint and is missing")
+    refused(fi.MissingFileError, r"neuroexplicit\.safetensors: there is no such file, although")
 
 
 def test_weights_are_checked_once_while_they_are_kept(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,7 +83,7 @@ def test_what_was_not_asked_for_may_differ_and_what_was_may_not(
     assert trained == ["ours-05"] * 2
     assert other.hash != first.hash
     assert (tmp_path / "ours-05.old" / "model.safetensors").is_file()
-    assert any("held another network, now ours-05.old: schedule:" in sentence for sentence in told)
+    assert any("is now in ours-05.old: schedule:" in sentence for sentence in told)
     wider = replace(scale, family_settings={"ours": ("model.width=12", "model.steps=[1, 1, 1, 1]")})
     assert networks_in(tmp_path, wider).find("ours-05") is None
     assert networks_in(tmp_path, scale, NetworkOptions(settings=("optimiser.lr=0.5",))).find("ours-05") is None
@@ -168,9 +168,9 @@ def test_every_family_can_be_trained_at_the_smallest_scale(tmp_path: Path, scale
 
 
 def test_bad_options_are_sentences(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^--models must be .*no is no folder"):
+    with pytest.raises(InputError, match=r"^--models must be .*no, which is not a folder"):
         NetworkOptions(models=tmp_path / "no")
-    with pytest.raises(MissingFileError, match=r"^--bank: .*no does not exist"):
+    with pytest.raises(MissingFileError, match=r"^--bank must be a file, but .*no does not exist"):
         NetworkOptions(bank=str(tmp_path / "no"))
 
 
@@ -179,7 +179,7 @@ def test_networks_of_a_rehearsal_are_refused_in_earnest(tmp_path: Path, scale: S
     options = NetworkOptions(models=tmp_path / "quick")
     assert networks_in(tmp_path / "again", scale, options).find("ours-05") is not None
     earnest = networks_in(tmp_path / "earnest", replace(scale, rehearsal=False), options)
-    with pytest.raises(InputError, match=r"--models must .*model.safetensors is of a rehearsal"):
+    with pytest.raises(InputError, match=r"--models must .*, got the rehearsal .*model.safetensors"):
         earnest.find("ours-05")
 
 

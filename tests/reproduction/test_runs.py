@@ -218,14 +218,14 @@ def test_files_of_records_that_are_none_are_told(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"--records must be .*no.jsonl does not exist"):
         read_records(tmp_path / "no.jsonl")
     (tmp_path / "bad.jsonl").write_text('{"key": 1}\n')
-    with pytest.raises(FileFormatError, match=r"--records: .*bad.jsonl: line 1 is not the record"):
+    with pytest.raises(FileFormatError, match=r"--records: .*bad.jsonl: line 1 must be the record"):
         read_records(tmp_path / "bad.jsonl")
 
 
 def test_without_anything_to_measure_it_says_why(make_session: MakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_session(methods=("amle",))
     monkeypatch.setattr(Session, "obstacle", lambda self, name: "it needs numba, the extra 'fast'")
-    with pytest.raises(InputError, match=r"^PART: nothing can be measured here; amle: it needs numba"):
+    with pytest.raises(InputError, match=r"^PART cannot be measured here; amle: it needs numba"):
         session.table(session.square)
 
 

@@ -199,5 +199,5 @@ class TestShippedWeights:
             path.write_bytes(b"0" * 1000)
             (tmp_path / CHECKSUMS).write_text("0" * 64 + f"  {path.name}\n")
         monkeypatch.setattr(module, "WEIGHTS", path)
-        with pytest.raises(error, match=r"assessor\.safetensors: is .*; install flowinpaint again"):
+        with pytest.raises(error, match=r"assessor\.safetensors: .*; install flowinpaint again"):
             shipped_assessor.__wrapped__()

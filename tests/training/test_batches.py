@@ -68,7 +68,7 @@ def test_a_wrong_data_set_is_told(disk: dict[str, Any], tmp_path: Path) -> None:
     ("data", "message"),
     [
         ({"source": "sintell", "root": "."}, r"data\.source must be one of .*, got 'sintell'"),
-        ({"source": "sintel", "root": "nowhere"}, r"data\.root: nowhere"),
+        ({"source": "sintel", "root": "nowhere"}, r"data\.root must contain the folder nowhere"),
     ],
 )
 def test_what_is_wrong_with_a_data_set_names_its_key(data: dict[str, str], message: str) -> None:

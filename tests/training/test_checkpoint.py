@@ -85,7 +85,7 @@ def test_tensors_must_fit_where_they_go() -> None:
     assert state["a"].tolist() == [1, 1, 1]
     with pytest.raises(FileFormatError, match=r"a must be of shape \(3,\), got \(2,\)"):
         restore(state, {"a": torch.ones(2), "b": torch.zeros(())})
-    with pytest.raises(FileFormatError, match=r"b is only in .*the version of"):
+    with pytest.raises(FileFormatError, match=r"got a difference at b; resume with the version of"):
         restore(state, {"a": torch.ones(3)})
     assert state["a"].tolist() == [1, 1, 1]
 

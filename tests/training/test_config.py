@@ -75,10 +75,10 @@ def test_the_papers_configuration_is_the_papers() -> None:
     [
         ("[optimiser]\nlrr = 1", "optimiser.lrr: there is no such key; did you mean optimiser.lr"),
         ("[optimizer]\nlr = 1", "optimizer: there is no such key; did you mean optimiser"),
-        ("[run]\nxyz = 1", "run.xyz: there is no such key; known keys: log_every,"),
+        ("[run]\nxyz = 1", "run.xyz: there is no such key; known keys are log_every,"),
         (
             "[model]\nkind = 'pd'\n[model.fine]\nwidths = [8]",
-            "model.fine.blocks is missing; required are widths, blocks, attention",
+            "model.fine.blocks must be set; required keys are widths, blocks, attention",
         ),
         ("[optimiser]\nlr = 'a'", "optimiser.lr must be a number, got 'a'"),
         ("[optimiser]\nlr = true", "optimiser.lr must be a number, got True"),
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, sentence:
         ("lr=1", "--set must be TABLE.KEY=VALUE, for example optimiser.lr=1e-4, got 'lr=1'"),
         ("optimiser.lr", "got 'optimiser.lr'"),
         ("optimiser.lr=", "TABLE.KEY=VALUE"),
-        ("optimiser.lr.x=1", "lr is a value and has no keys"),
+        ("optimiser.lr.x=1", "lr must be a table, got a value"),
         ("optimiser.rate=1", "optimiser.rate: there is no such key"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_run_begins_with_the_weights_of_the_package() -> None:
 
 def test_weights_of_other_layers_are_refused(tmp_path: Path) -> None:
     fi.save_model(build_network(tiny(model={"width": 3}).model), tmp_path / "other.safetensors")
-    with pytest.raises(InputError, match=r"optimiser\.weights: .*other layers.*cnv0"):
+    with pytest.raises(InputError, match=r"optimiser\.weights must have the layers of \[model\], .*cnv0"):
         run(tiny(optimiser={"weights": str(tmp_path / "other.safetensors")}), tmp_path / "run")
 
 
@@ -162,7 +162,7 @@ def test_a_longer_run_may_go_on_from_a_shorter_one(tmp_path: Path) -> None:
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
     run(tiny(), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(InputError, match="already holds a run; add --resume"):
+    with pytest.raises(InputError, match=r"must be a folder without a run, got .*; add --resume"):
         run(tiny(), tmp_path / "run")
     with pytest.raises(InputError, match=r"data\.seed must be 0 as in the run to resume, got 1"):
         run(tiny(data={"seed": 1}), tmp_path / "run", resume=True)
@@ -170,18 +170,18 @@ def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume_is_told_and_nothing_is_made(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no checkpoint to resume from"):
+    with pytest.raises(InputError, match="with a checkpoint to resume from, got"):
         run(tiny(), tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"must be a folder, but .* is a file"):
+    with pytest.raises(InputError, match=r"must be a folder, got the file "):
         run(tiny(), tmp_path / "file")
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     def second(at: Progress) -> None:
         if at.step == 4:
-            with pytest.raises(InputError, match="is in use by another run"):
+            with pytest.raises(InputError, match="must not be in use by another run"):
                 run(tiny(), tmp_path / "run", resume=True)
 
     assert run(tiny(), tmp_path / "run", listener=Listener(progress=second)).step == 8

@@ -39,7 +39,7 @@ def test_killed_at_any_instant_a_run_goes_on_as_if_it_had_not_been(found: dict[s
 
 def test_a_full_disk_leaves_the_last_good_checkpoint_and_a_sentence(folder: Path, found: dict[str, Any]) -> None:
     checkpoints = folder / "full" / "checkpoints"
-    sentence = "the checkpoint could not be written (File too large); the last good one is step-000000003.safetensors"
+    sentence = "cannot write the checkpoint (File too large); the last good one is step-000000003.safetensors"
     assert found["full"] == {"error": f"{checkpoints / 'step-000000006.safetensors'}: {sentence}", "status": 0}
     assert [path.name for path in checkpoints.iterdir()] == ["step-000000003.safetensors"]
     assert not list((folder / "full").glob(".flowinpaint-*"))

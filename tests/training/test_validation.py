@@ -138,7 +138,7 @@ def test_a_changed_frame_is_another_frame(tmp_path: Path, counted: list[str]) ->
 def test_what_is_wrong_shows_at_the_start(tmp_path: Path) -> None:
     make_root(tmp_path / "frames")
     root = str(tmp_path / "frames")
-    with pytest.raises(InputError, match=r"validation\.root: .* does not exist"):
+    with pytest.raises(InputError, match=r"validation\.root must be a folder .* does not exist"):
         validator(tiny(validation={"root": str(tmp_path / "nowhere")}), tmp_path)
     with pytest.raises(InputError, match=r"validation\.datasets must be among A, B .*got 'C'"):
         validator(tiny(validation={"root": root, "datasets": ["C"]}), tmp_path)

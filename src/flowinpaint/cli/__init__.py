@@ -19,25 +19,25 @@ from flowinpaint.version import __version__
 
 VERBS = {
     "fill": "Fill a sparse field, guided by an image.",
-    "depth": "From a LiDAR scan, a sparse depth image or a COLMAP model to dense metric depth.",
+    "depth": "Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense metric depth.",
     "show": "Draw a field as a picture with a key: colours or arrows.",
-    "demo": "Fill the sparse flow of a made-up scene with every method, and draw the results.",
+    "demo": "Fill the sparse flow of a generated scene with every method, and draw the results.",
     "methods": "List the methods and their parameters.",
     "evaluate": "Measure methods on frames with ground truth: errors, time, and errors relative to a reference method.",
     "zoom": "Draw samples next to their filled fields, enlarged where the truth has its strongest edges.",
-    "warmup": "Compile what fills need on this machine, so that the first fill is as fast as the next.",
-    "speed": "Time methods over sizes, devices and precisions, and compare with the best that the machine can do.",
+    "warmup": "Compile the CPU loops and GPU kernels of fills ahead, so that the first fill is fast.",
+    "speed": "Time methods over sizes, devices and precisions, and compare with the machine's limits.",
     "train": "Train a network on generated scenes or data sets; an interrupted run can be resumed.",
     "reproduce": "Reproduce the paper's tables and figures: train the networks, fill the frames, and write the pages.",
     "tune": "Search for the best parameters of a method on frames with ground truth.",
-    "assets": "Collect the pictures that generated training scenes are painted with.",
+    "assets": "Build and show picture banks for generated training scenes.",
 }
 """The verbs, each with its line in `flowinpaint --help`."""
 
 
 @cache
 def load_verb(name: str) -> Any:
-    """Import a verb; its command."""
+    """Import the module of a verb and return its command."""
     module, holder = import_module(f"{__name__}.{name}"), typer.Typer()
     if hasattr(module, "app"):
         holder.add_typer(module.app, name=name)
@@ -61,8 +61,18 @@ class Verbs(TyperGroup):
         except (InputError, FileFormatError, OSError) as error:
             from flowinpaint.cli.console import say
 
-            say("Error:", "red", str(error))
+            say("Error:", "red", _with_option(str(error), ctx))
             raise typer.Exit(1) from error
+
+
+def _with_option(message: str, ctx: Any) -> str:
+    """An error message that begins with the option, `--max-gap`, instead of the argument of a function, `max_gap`."""
+    first, _, rest = message.partition(" ")
+    name = ctx.invoked_subcommand
+    for parameter in load_verb(name).params if name in VERBS else ():
+        if parameter.name == first and parameter.opts[0].startswith("--"):
+            return f"{parameter.opts[0]} {rest}"
+    return message
 
 
 app = typer.Typer(

@@ -22,7 +22,7 @@ from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import Rgb, as_rgb, field_range, flow_to_rgb
 from flowinpaint.viz.sheet import Panel, contact_sheet
 
-app = typer.Typer(no_args_is_help=True, help="Picture banks, from which training scenes are generated.")
+app = typer.Typer(no_args_is_help=True, help="Build and show picture banks for generated training scenes.")
 
 Folders = list[Path]
 
@@ -37,13 +37,17 @@ def build(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="BANK", help="Bank to write, a .safetensors file.")],
     photos: Annotated[
         Folders | None,
-        typer.Option(metavar="DIR", help="Photos; NAME.png, NAME_coarse.png or NAME_fine.png label the segments."),
+        typer.Option(
+            metavar="DIR", help="Folder of photos; NAME.png, NAME_coarse.png or NAME_fine.png label segments."
+        ),
     ] = None,
     cutouts: Annotated[
         Folders | None,
-        typer.Option(metavar="DIR", help="PNG with an alpha channel, or pictures with silhouettes NAME.png."),
+        typer.Option(
+            metavar="DIR", help="Folder of PNGs with an alpha channel, or of pictures with silhouettes NAME.png."
+        ),
     ] = None,
-    textures: Annotated[Folders | None, typer.Option(metavar="DIR", help="Pictures of materials.")] = None,
+    textures: Annotated[Folders | None, typer.Option(metavar="DIR", help="Folder of pictures of materials.")] = None,
     longest: Annotated[
         int, typer.Option(min=MIN_SIDE, max=MAX_SIDE, help="Longest side in px; larger pictures are reduced.")
     ] = LONGEST,
@@ -55,7 +59,7 @@ def build(
     """
     folders = {"photos": photos or [], "materials": textures or [], "cutouts": cutouts or []}
     if not any(folders.values()):
-        raise InputError("at least one of --photos, --cutouts and --textures is required")
+        raise InputError("at least one of --photos, --cutouts and --textures must be set, got none")
     if out.suffix != BANK_SUFFIX:
         raise InputError(f"--out must end in {BANK_SUFFIX}, got {out}")
     skipped: list[str] = []
@@ -80,12 +84,14 @@ def build(
 
 @app.command()
 def preview(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Sheet to write, an image file.")],
-    bank: Annotated[Path | None, typer.Argument(metavar="[BANK]", help="Bank; procedural pictures by default.")] = None,
-    pictures: Annotated[bool, typer.Option("--pictures", help="Show the bank's pictures, not scenes.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Image to write.")],
+    bank: Annotated[
+        Path | None, typer.Argument(metavar="[BANK]", help="Bank to draw from; default procedural pictures.")
+    ] = None,
+    pictures: Annotated[bool, typer.Option("--pictures", help="Draw the bank's pictures instead of scenes.")] = False,
     count: Annotated[int, typer.Option(min=1, help="Number of scenes or pictures.")] = 24,
-    seed: Annotated[int, typer.Option(min=0, help="Selects the scenes or pictures.")] = 0,
-    size: Annotated[int, typer.Option(min=32, max=2048, help="Height and width of each in px.")] = 256,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the scenes or pictures.")] = 0,
+    size: Annotated[int, typer.Option(min=32, max=2048, help="Height and width of each scene or picture in px.")] = 256,
 ) -> None:
     """Draw a sheet of generated scenes (image above flow), or of the pictures in a bank."""
     check_image_writable(out)

@@ -24,12 +24,12 @@ from flowinpaint.viz.sheet import preview
 
 
 def command(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("demo"),
-    density: Annotated[float, typer.Option(help="Share of the vectors that are given.")] = 0.05,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")] = Path("demo"),
+    density: Annotated[float, typer.Option(help="Share of known pixels, from 0 to 1.")] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the scene and the mask.")] = 0,
     device: Device = "auto",
 ) -> None:
-    """Fill the sparse flow of a made-up scene with every method, and draw the results.
+    """Fill the sparse flow of a generated scene with every method, and draw the results.
 
     The files are image.png, truth.flo, given.flo (unknown vectors marked), mask.png, one .flo per method, and demo.png.
     """

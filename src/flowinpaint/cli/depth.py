@@ -35,32 +35,41 @@ class _Points(NamedTuple):
 
 
 def command(
-    image: Annotated[Path, typer.Argument(help="The image.")],
+    image: Annotated[Path, typer.Argument(help="Image that belongs to the points.")],
     scan: Annotated[
-        Path | None, typer.Argument(help="A Velodyne scan (.bin), or a sparse depth image: .png, .tif, .pfm, .npy.")
+        Path | None, typer.Argument(help="Velodyne scan (.bin), or sparse depth image: .png, .tif, .pfm, .npy or .npz.")
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The dense depth to write: .png, .tif, .pfm, .npy or .npz.")
+        Path, typer.Option("--out", "-o", help="Dense depth to write: .png, .tif, .pfm, .npy or .npz.")
     ] = ...,  # type: ignore[assignment]
     calibration: Annotated[
         list[Path] | None,
-        typer.Option(help="KITTI's calibration file; give it twice for calib_cam_to_cam and calib_velo_to_cam."),
+        typer.Option(
+            help="Calibration file of KITTI; pass the option twice for calib_cam_to_cam and calib_velo_to_cam."
+        ),
     ] = None,
-    camera: Annotated[int, typer.Option(min=0, max=3, help="KITTI's number of the camera; 2 is the left one.")] = 2,
+    camera: Annotated[
+        int, typer.Option(min=0, max=3, help="Number of KITTI's camera; 2 is the left colour camera.")
+    ] = 2,
     colmap: Annotated[
-        Path | None, typer.Option(help="Folder of a COLMAP model; its points of the image are used instead of a scan.")
+        Path | None, typer.Option(help="Folder of a COLMAP model, whose points replace the scan.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the image in the COLMAP model; by default its file name.")
+        str | None, typer.Option(help="Name of the image in the COLMAP model; default its file name.")
     ] = None,
     unit: UnitText = None,
-    method: Annotated[str, typer.Option(help="See 'flowinpaint methods', or a .safetensors file.")] = DEFAULT_METHOD,
+    method: Annotated[
+        str, typer.Option(help="Name from 'flowinpaint methods', .safetensors file or module:function.")
+    ] = DEFAULT_METHOD,
     robust: Annotated[
-        bool, typer.Option("--robust", help="Points may be wrong: judge them, and fill from the best estimates.")
+        bool, typer.Option("--robust", help="Judge noisy or wrong points and fill from the best estimates.")
     ] = False,
     bounds: Annotated[
         tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="Smallest and largest depth; by default those of the points."),
+        typer.Option(
+            metavar="LOW HIGH",
+            help="Smallest and largest depth, in the unit of the points; default those of the points.",
+        ),
     ] = None,
     keep_hidden: Annotated[
         bool, typer.Option("--keep-hidden", help="Keep points that a nearer object hides from the camera.")
@@ -73,7 +82,7 @@ def command(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """From a LiDAR scan, a sparse depth image or a COLMAP model to dense metric depth."""
+    """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense metric depth."""
     if (scan is None) == (colmap is None):
         raise InputError("depth needs either SCAN or --colmap, got " + ("both" if scan else "none"))
     if errors is not None and not (robust or get_method(method).gives_error):
@@ -112,13 +121,13 @@ def _read_points(
     """The points of a scan or of a sparse depth image."""
     if scan.suffix.lower() == ".bin":
         if not calibration:
-            raise InputError(f"{scan}: a scan needs --calibration, the files that KITTI ships with it")
+            raise InputError(f"{scan}: a Velodyne scan needs --calibration; pass the calibration files of KITTI")
         uv, depth, _ = project(read_velodyne(scan), read_calibration(calibration, camera), guide.shape)
         if not len(depth):
             raise InputError(f"{scan}: at least one point must be inside {image}, got none; check --calibration")
         return _Points(uv, depth, seen=False)
     if calibration:
-        raise InputError(f"{scan}: --calibration is for a Velodyne scan (.bin), not for a depth image")
+        raise InputError(f"--calibration needs a Velodyne scan (.bin), got {scan}")
     with unit_option_named():
         sparse, valid = read_flow(scan, png_unit(scan, unit))
     if sparse.shape != (*guide.shape[:2], 1):
@@ -134,8 +143,8 @@ def _inside(uv: npt.NDArray[Any], depth: npt.NDArray[Any], shape: tuple[int, ...
     inside = (uv >= -0.5).all(axis=1) & (uv < (shape[1] - 0.5, shape[0] - 0.5)).all(axis=1)
     if 2 * inside.sum() < len(uv):
         raise InputError(
-            f"{inside.sum()} of {len(uv)} points of the COLMAP model are inside the image of {shape[1]}x{shape[0]} "
-            "pixels; pass the image at the size that COLMAP read"
+            f"image must have the size that COLMAP read, got {shape[1]}x{shape[0]} pixels, with {inside.sum()} of the "
+            f"{len(uv)} points inside"
         )
     return uv[inside], depth[inside]
 

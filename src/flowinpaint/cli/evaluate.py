@@ -40,49 +40,51 @@ def command(
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Names, .safetensors files or module:function, also with +robust or +second; default all but the "
-            "paper's baselines.",
+            help="Names, .safetensors files or module:function, with +robust or +second; default all but the paper's "
+            "baselines.",
         ),
     ] = None,
     densities: Annotated[
         str | None,
         typer.Option(
             metavar="LIST",
-            help=f"Shares of known pixels in per cent; {_DENSITIES} without it, --patterns and --inputs.",
+            help=f"Percentages of known pixels; default {_DENSITIES} unless --patterns or --inputs is set.",
         ),
     ] = None,
-    patterns: Annotated[
-        str | None, typer.Option(metavar="LIST", help=f"Other kinds of masks: {', '.join(PATTERNS)}.")
-    ] = None,
+    patterns: Annotated[str | None, typer.Option(metavar="LIST", help=f"Mask patterns: {', '.join(PATTERNS)}.")] = None,
     inputs: Annotated[
-        str | None, typer.Option(metavar="LIST", help=f"Computed or corrupted vectors: {', '.join(INPUTS)}.")
+        str | None, typer.Option(metavar="LIST", help=f"Imperfect inputs, computed or corrupted: {', '.join(INPUTS)}.")
     ] = None,
     fields: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=FOLDER",
-            help="Also measure the fields of another program: FOLDER/<case>/<dataset>/<sample>.flo; repeatable.",
+            help="Also measure another program's fields FOLDER/<case>/<dataset>/<sample>.flo; repeatable.",
         ),
     ] = None,
-    datasets: Annotated[str | None, typer.Option(metavar="LIST", help="Only these data sets.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("evaluation"),
-    reference: Annotated[str, typer.Option(help="The method that R compares with; it runs too.")] = "laplace-beltrami",
+    datasets: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Names of the data sets to use; default all.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")] = Path("evaluation"),
+    reference: Annotated[str, typer.Option(help="Reference method of R; it is measured too.")] = "laplace-beltrami",
     preview: Annotated[bool, typer.Option("--preview", help="Also draw a picture per sample and mask.")] = False,
     jobs: Jobs = 1,
     seed: Seed = 0,
     device: Device = "auto",
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="METHOD.KEY=VALUE", help="A parameter of a method, e.g. eed.lam=1e-4."),
+        typer.Option(
+            "--set", metavar="METHOD.KEY=VALUE", help="Parameter of a method, such as eed.lam=1e-4; repeatable."
+        ),
     ] = None,
     params: ParameterFile = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier runs in the folder.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier runs in the output folder.")] = False,
     export: Annotated[
         Path | None,
         typer.Option(
             "--export-inputs",
             metavar="DIR",
-            help="Only write images, given vectors and masks, for programs whose results --fields then reads.",
+            help="Only write images, known vectors and masks for other programs; --fields reads their results.",
         ),
     ] = None,
 ) -> None:
@@ -106,14 +108,16 @@ def command(
     chosen = None if datasets is None else parse_list("--datasets", datasets)
     if export is not None:
         if methods is not None or scored:
-            raise InputError("--export-inputs runs no methods; use it without --methods and --fields")
+            raise InputError(
+                "--export-inputs must not be combined with --methods or --fields, because it runs no methods"
+            )
         _export(
             export, export_inputs(root, export, shares, patterns=named, inputs=imperfect, datasets=chosen, seed=seed)
         )
         return
     table = None if params is None else read_parameters(params)
     if table is not None and table.method not in {variant.method for variant in variants.values()}:
-        raise InputError(f"{params}: has parameters of {table.method}, which is not one of --methods")
+        raise InputError(f"{params}: must hold parameters of one of --methods, got those of {table.method}")
     given = _parse_settings(setting or [], variants)
 
     def parameters(name: str, case: Case) -> dict[str, float | str]:

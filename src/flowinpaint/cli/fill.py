@@ -8,16 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import numpy.typing as npt
 import typer
 from rich.text import Text
+from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.cli.console import output, solver_bar, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
-from flowinpaint.errors import InputError
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.io import parse_unit, png_unit, read_image, read_map, read_mask, read_probability
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.registry import get_method
@@ -25,36 +27,41 @@ from flowinpaint.robust.hints import check_takes_weights
 
 Array = npt.NDArray[Any]
 
+GROW = 4
+"""Margin in px around a removed object: its edges are blurred over a few pixels."""
+
 
 def command(
-    image: Annotated[Path, typer.Argument(help="The image that the field belongs to.")],
+    image: Annotated[Path, typer.Argument(help="Image that belongs to the field.")],
     flow: Annotated[
         Path,
         typer.Argument(
-            help="The sparse field: .flo, .png (KITTI flow, or depth with --unit), .pfm, .npy, .npz or .tif. "
-            "Or points: matches (.txt, .csv, .match) with columns x1 y1 x2 y2, or tracks (.npz)."
+            help="Sparse field (.flo, .png, .pfm, .npy, .npz, .tif), matches x1 y1 x2 y2 (.txt, .csv, .match) or "
+            "tracks (.npz)."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The dense field to write; same formats.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Dense field to write: .flo, .png, .pfm, .npy, .npz or .tif.")
+    ],
     mask: Annotated[
         Path | None,
-        typer.Option(help="Known pixels, non-zero in a PNG; by default those the flow file marks as valid."),
+        typer.Option(help="Mask image, non-zero where known; default the vectors that the field file marks as known."),
     ] = None,
-    invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Non-zero in the mask means unknown.")] = False,
+    invert_mask: Annotated[bool, typer.Option("--invert-mask", help="Read non-zero in --mask as unknown.")] = False,
     method: Annotated[
         str | None,
         typer.Option(
-            help="See 'flowinpaint methods', or a .safetensors file; by default the method of --params, or "
+            help="Name from 'flowinpaint methods', .safetensors file or module:function; default that of --params, or "
             f"{DEFAULT_METHOD}."
         ),
     ] = None,
     preview: Annotated[
-        Path | None, typer.Option(help="Also draw image, given vectors, result and expected error to this file.")
+        Path | None, typer.Option(help="Also draw image, known vectors, dense field and expected error to this file.")
     ] = None,
     errors: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the expected error of each vector: .pfm, .npy, .npz or .tif. Needs neuroexplicit or "
+            help="Also write the expected error of each vector: .pfm, .npy, .npz or .tif; needs neuroexplicit or "
             "--robust."
         ),
     ] = None,
@@ -62,41 +69,41 @@ def command(
         bool | None,
         typer.Option(
             "--robust/--no-robust",
-            help="Vectors may be noisy or wrong: judge them, and fill from the best estimate of each. On by default "
-            "for matches and tracks, off for fields.",
+            help="Judge noisy or wrong vectors and fill from the best estimates; default only for matches and tracks.",
         ),
     ] = None,
     noise: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBER|FILE",
-            help="Standard deviation of the vectors, in the field's unit: number, .npy, .npz, .pfm, 16-bit .png.",
+            help="Standard deviation of the known vectors, in their unit: a number, .npy, .npz, .pfm or 16-bit .png.",
         ),
     ] = None,
     confidence: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBER|FILE",
-            help="Probability that each vector is correct: a number, .npy, .npz, .pfm, or an image (white is 1).",
+            help="Probability that each known vector is correct: a number, .npy, .npz, .pfm or an image (white is 1).",
         ),
     ] = None,
     second: Annotated[
-        Path | None, typer.Option(help="The image that the vectors point to: compare and refine. Implies --robust.")
+        Path | None,
+        typer.Option(help="Second image, where the flow ends, to judge and refine it; implies --robust."),
     ] = None,
     inliers: Annotated[
         Path | None,
-        typer.Option(help="Also write the probability that each given vector is correct: .pfm, .npy, .npz or .tif."),
+        typer.Option(help="Also write the probability that each known vector is correct: .pfm, .npy, .npz or .tif."),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Columns of a list of matches, e.g. x,y,u,v,noise; _ skips a column."),
+        typer.Option(metavar="NAMES", help="Columns of a list of matches, such as x,y,u,v,noise; _ skips a column."),
     ] = None,
     frames: Annotated[
-        str | None, typer.Option(metavar="FROM,TO", help="Two frames of tracks, e.g. 0,5; by default 0,1.")
+        str | None, typer.Option(metavar="FROM,TO", help="Two frames of the tracks, such as 0,5; default 0,1.")
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the method, e.g. lam=1e-4."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the method, such as lam=1e-4; repeatable."),
     ] = None,
     params: ParameterFile = None,
     unit: UnitText = None,
@@ -104,17 +111,34 @@ def command(
         str, typer.Option(help="Space to fill in: linear, inverse (recommended for depth) or log.")
     ] = "linear",
     bounds: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value.")
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value, in the field's unit."),
     ] = None,
+    remove: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MASK", help="Remove the object where this mask file is not zero: ignore its vectors and image."
+        ),
+    ] = None,
+    grow: Annotated[int, typer.Option(min=0, metavar="PX", help="Margin around the object of --remove, in px.")] = GROW,
     fill_where: Annotated[
-        Path | None, typer.Option(metavar="MASK", help="Fill only where this mask file is not zero.")
+        Path | None, typer.Option(metavar="MASK", help="Mask image; fill only where the mask is not zero.")
     ] = None,
     image_where: Annotated[
         Path | None,
-        typer.Option(metavar="MASK", help="Use the image only where this file is not zero, not on removed objects."),
+        typer.Option(
+            metavar="MASK",
+            help="Mask image; use the image only where the mask is not zero, not on removed objects.",
+        ),
     ] = None,
     max_gap: Annotated[
-        float | None, typer.Option(metavar="PX", help="Leave pixels unknown if all trusted vectors are farther.")
+        float | None,
+        typer.Option(
+            metavar="PX", help="Largest distance in px to a trusted vector; pixels farther away stay unknown."
+        ),
+    ] = None,
+    max_error: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Leave vectors unknown whose expected error is larger.")
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -135,10 +159,11 @@ def command(
         if robust and not found.takes_weights:
             raise InputError(f"--method {method} cannot judge points; add --no-robust, or choose another method")
     judged = robust or any(x is not None for x in (noise, confidence, second))
-    if errors is not None and not (found.gives_error or judged):
-        raise InputError(
-            f"--errors needs --robust, or a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}"
-        )
+    for option, value in (("--errors", errors), ("--max-error", max_error)):
+        if value is not None and not (found.gives_error or judged):
+            raise InputError(
+                f"{option} needs --robust, or a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}"
+            )
     found.check_parameters({key: value for key, value in overrides.items() if key != "seed" or not judged})
     if judged:
         check_takes_weights(found)
@@ -146,8 +171,8 @@ def command(
         raise InputError("--inliers needs --robust, --noise, --confidence or --second")
     if invert_mask and mask is None:
         raise InputError("--invert-mask needs --mask")
-    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit))
-    files = [image, flow, mask, params, second, fill_where, image_where, *map(_file_of, (noise, confidence))]
+    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error)
+    files = [image, flow, mask, params, second, remove, fill_where, image_where, *map(_file_of, (noise, confidence))]
     outputs.check_names(files)
     with unit_option_named():
         sparse = read_sparse(flow, kind, columns, frames, png_unit(flow, outputs.unit))
@@ -155,6 +180,11 @@ def command(
     guide = read_image(image)
     sparse.check_image(image, guide)
     sparse.apply_mask(mask, invert_mask)
+    trusted_image = _read_alike(image_where, read_mask, image, guide)
+    if remove is not None:
+        kept = ~_grown(_read_alike(remove, read_mask, image, guide), grow)
+        sparse.keep(kept)
+        trusted_image = kept if trusted_image is None else kept & trusted_image
     if not judged:
         sparse.check_storable(out, outputs.unit)
     options: dict[str, Any] = {
@@ -163,7 +193,7 @@ def command(
         "confidence": _point_values("--confidence", confidence, read_probability),
         "second": _read_alike(second, read_image, image, guide),
         "fill_where": _read_alike(fill_where, read_mask, image, guide),
-        "image_where": _read_alike(image_where, read_mask, image, guide),
+        "image_where": trusted_image,
         "max_gap": max_gap,
         "space": space,
         "bounds": bounds,
@@ -171,14 +201,17 @@ def command(
     parameters: dict[str, Any] = ({} if table is None else table.at(sparse.density(guide))) | overrides
     with solver_bar() as report, warnings_told():
         result = sparse.fill(guide, method, device, progress=partial(report, method), **options, **parameters)
-    outputs.write(result)
-    info = result.info
+    result = outputs.write(result)
+    info, arrays = result.info, result.arrays
+    assert arrays is not None
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = f"{sparse.given(result)}; {info['method']} on {info['device']}, {info['seconds']:.2f} s{iterations}."
+    if unfilled := 1 - float(np.isfinite(arrays.flow).all(-1).mean()):
+        sentence += f" {100 * unfilled:.3g} % of the pixels are unknown."
     output.print(Text(f"Wrote {out}: {sentence}"), soft_wrap=True)
     if (probabilities := sparse.probabilities(result)) is not None:
-        noun = "given vectors" if result.points is None else "used points"
-        output.print(Text(_judgement(probabilities, info["noise"], noun)), soft_wrap=True)
+        noun = "known vectors" if result.points is None else "used points"
+        output.print(Text(_judgement(probabilities, info["noise"], noun, sparse.channels)), soft_wrap=True)
     outputs.tell_others()
 
 
@@ -207,13 +240,23 @@ def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) 
         return float(text)
     if not Path(text).suffix:
         raise InputError(f"{option} must be a number or a file name, got {text!r}")
-    return read(Path(text))
+    try:
+        return read(Path(text))
+    except (FileFormatError, MissingFileError) as error:
+        raise type(error)(f"{option}: {error}") from error
 
 
-def _judgement(p: Array, noise: float | None, noun: str) -> str:
-    """A sentence on the inlier probabilities (N,) of the given vectors."""
+def _grown(mask: Array | None, margin: int) -> Array:
+    """A mask (H, W) and the pixels within a margin in px."""
+    assert mask is not None
+    return np.asarray(distance_transform_edt(~mask) <= margin)
+
+
+def _judgement(p: Array, noise: float | None, noun: str, channels: int) -> str:
+    """A sentence on the inlier probabilities (N,) of the known vectors."""
     if noise is None:
         return f"{p.size} {noun} are too few to judge."
     wrong = int((p < 0.5).sum())
     found = f"{wrong} of {p.size} {noun} ({100 * wrong / p.size:.1f} %) are probably wrong"
-    return f"{found}; the noise of the others is {noise:.3g} in the field's unit."
+    unit = "px" if channels == 2 else "in the field's unit"
+    return f"{found}; the noise of the others is {noise:.3g} {unit}."

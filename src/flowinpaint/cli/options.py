@@ -10,15 +10,15 @@ import typer
 
 from flowinpaint.errors import InputError
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...; auto is the GPU if there is one.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N; auto is the GPU if there is one.")]
 Root = Annotated[
-    Path, typer.Option(help="The frames: DIR/<dataset>/<sample>/{image.png, flow.flo, ...}, or one data set.")
+    Path, typer.Option(help="Folder of frames DIR/<dataset>/<sample>/{image.png, flow.flo, ...}, or of one data set.")
 ]
-Densities = Annotated[str, typer.Option(metavar="LIST", help="Percentages of the pixels that are given.")]
+Densities = Annotated[str, typer.Option(metavar="LIST", help="Percentages of known pixels.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel processes.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of random masks, drawn for frames without mask files.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the random masks of frames without mask files.")]
 ParameterFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Parameters as 'flowinpaint tune' writes them; --set overrides.")
+    Path | None, typer.Option(metavar="FILE", help="Parameter file of 'flowinpaint tune'; --set overrides it.")
 ]
 _SETTING = "KEY=VALUE, for example lam=1e-4"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from flowinpaint.io import (
     make_folder,
     write_flow,
     write_image,
+    write_map,
 )
 from flowinpaint.result import Result
 
@@ -29,7 +30,7 @@ MAP_SUFFIXES = (".pfm", ".npy", ".npz", ".tif", ".tiff")
 class Outputs:
     """The dense field, maps of expected errors and of inlier probabilities, and a picture; None for those not wanted.
 
-    unit: of a field in a 16-bit PNG of one channel.
+    unit: of a field in a 16-bit PNG of one channel. max_error: vectors with a larger expected error become unknown.
     """
 
     field: Path
@@ -37,13 +38,14 @@ class Outputs:
     inliers: Path | None = None
     preview: Path | None = None
     unit: Unit | None = None
+    max_error: float | None = None
 
     def check_names(self, inputs: Sequence[Path | None]) -> None:
         """Raise InputError if an output would overwrite an input or another output, or a map has no suitable suffix."""
         taken = {path.resolve() for path in inputs if path is not None}
         for path in filter(None, (self.field, self.preview, self.errors, self.inliers)):
             if path.resolve() in taken:
-                raise InputError(f"{path}: is also an input or another output; choose another name")
+                raise InputError(f"{path}: must not be an input or another output; choose another name")
             taken.add(path.resolve())
         for option, file in (("--errors", self.errors), ("--inliers", self.inliers)):
             if file is not None and file.suffix.lower() not in MAP_SUFFIXES:
@@ -57,13 +59,21 @@ class Outputs:
         if self.preview is not None:
             check_image_writable(self.preview)
 
-    def write(self, result: Result) -> None:
-        """Write the files of a result, after making their folders; nothing if one of the maps is missing."""
+    def write(self, result: Result) -> Result:
+        """Write the files of a result, after making their folders; nothing if one of the maps is missing.
+
+        Returns the result as written.
+        """
+        assert result.arrays is not None
+        for option, wanted in (("--errors", self.errors), ("--max-error", self.max_error)):
+            if wanted is not None and result.arrays.expected_error is None:
+                count = int(np.count_nonzero(result.arrays.known))
+                raise InputError(f"{option} needs more known vectors for {result.info['method']}, got {count}")
+        if self.max_error is not None:
+            sure = replace(result, restore=None).trusted(self.max_error)
+            result = replace(result, flow=sure, arrays=replace(result.arrays, flow=sure))
         arrays = result.arrays
         assert arrays is not None
-        if self.errors is not None and arrays.expected_error is None:
-            count = int(np.isfinite(arrays.given).all(-1).sum())
-            raise InputError(f"--errors: {result.info['method']} predicts no errors from {count} vectors")
         picture = None if self.preview is None else result.preview()
         for path in filter(None, (self.field, self.errors, self.inliers, self.preview)):
             make_folder(path.parent)
@@ -71,12 +81,13 @@ class Outputs:
         write_flow(self.field, stored, unit=self.unit)
         for file, values in ((self.errors, arrays.expected_error), (self.inliers, arrays.inliers)):
             if file is not None and values is not None:
-                write_flow(file, values[..., None])
+                write_map(file, values)
         if self.preview is not None and picture is not None:
             write_image(self.preview, picture)
         filled = np.isfinite(arrays.flow).all(-1)
         if clipped := int((stored != arrays.flow).any(-1)[filled].sum()):
-            say("Warning:", "yellow", f"{clipped} filled vectors were clipped to the range of a 16-bit PNG.")
+            say("Warning:", "yellow", f"{clipped} filled values were clipped to the range of a 16-bit PNG.")
+        return result
 
     def tell_others(self) -> None:
         """Print the names of the files besides the field."""

@@ -51,43 +51,44 @@ def command(
     parts: Annotated[list[str], typer.Argument(metavar="PART...", help=_HELP)],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help=f"Output folder; {_OUT} or {_QUICK_OUT} by default."),
+        typer.Option("--out", "-o", metavar="DIR", help=f"Output folder; default {_OUT} or {_QUICK_OUT}."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Rehearse everything with tiny networks; the results are meaningless.")
     ] = False,
     methods: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Only these methods (not in Table 2): ours, flownets, wgain, pd, eed, ..."),
+        typer.Option(metavar="LIST", help="Methods to run, except in Table 2: ours, flownets, wgain, pd, eed, ..."),
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Only these networks, for the part 'networks'.")
+        str | None, typer.Option(metavar="LIST", help="Networks to train in the part 'networks'; default all.")
     ] = None,
-    sintel: Annotated[Path | None, _folder(help="MPI-Sintel in its own layout.")] = None,
-    kitti: Annotated[Path | None, _folder(help="KITTI 2015 in its own layout.")] = None,
-    flyingthings: Annotated[Path | None, _folder(help="FlyingThings3D or its subset in its own layout.")] = None,
-    root: Annotated[Path | None, _folder(help="Folders of frames, as for 'evaluate'.")] = None,
-    scenes: Annotated[int, _in_frames(min=0, help="Generated frames to add, like those of training.")] = 0,
-    frames: Annotated[int, _in_frames(min=0, help="At most this many frames per data set; 0 for all.")] = 0,
-    minutes: Annotated[float | None, _in_training(help="Training time of each network; 3 by default.")] = None,
-    steps: Annotated[int | None, _in_training(help="Training steps instead of minutes.")] = None,
-    bank: Annotated[Path | None, _in_training(metavar="FILE", help="Pictures for generated scenes.")] = None,
+    sintel: Annotated[Path | None, _folder(help="Folder of MPI-Sintel in its own layout.")] = None,
+    kitti: Annotated[Path | None, _folder(help="Folder of KITTI 2015 in its own layout.")] = None,
+    flyingthings: Annotated[Path | None, _folder(help="Folder of FlyingThings3D or its subset.")] = None,
+    root: Annotated[Path | None, _folder(help="Folder of frames, as for 'evaluate'.")] = None,
+    scenes: Annotated[int, _in_frames(min=0, help="Number of generated frames to add, like those of training.")] = 0,
+    frames: Annotated[int, _in_frames(min=0, help="Largest number of frames per data set; 0 for all.")] = 0,
+    minutes: Annotated[float | None, _in_training(help="Training time of each network in minutes; default 3.")] = None,
+    steps: Annotated[int | None, _in_training(help="Training steps of each network, instead of --minutes.")] = None,
+    bank: Annotated[Path | None, _in_training(metavar="FILE", help="Picture bank for generated scenes.")] = None,
     setting: Annotated[
-        list[str] | None, _in_training("--set", metavar="TABLE.KEY=VALUE", help="A setting of every network.")
+        list[str] | None, _in_training("--set", metavar="TABLE.KEY=VALUE", help="Setting of every network; repeatable.")
     ] = None,
     models: Annotated[
-        Path | None, _in_training(metavar="DIR", help="NAME.safetensors to use instead of training.")
+        Path | None, _in_training(metavar="DIR", help="Folder of NAME.safetensors to use instead of training.")
     ] = None,
     train: Annotated[
         bool, _in_training("--train/--no-train", help="Train missing networks, or leave them out.")
     ] = True,
     records: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="records.jsonl of another machine, to use its runs.")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="File records.jsonl of another machine, to reuse its runs."),
     ] = None,
     times: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="times.json of another machine, to show as well.")
+        list[Path] | None, typer.Option(metavar="FILE", help="File times.json of another machine, to show as well.")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Frames that a network fills in one call.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Number of frames that a network fills in one call.")] = 1,
     jobs: Jobs = 1,
     seed: Seed = 0,
     device: Device = "auto",

@@ -31,20 +31,20 @@ from flowinpaint.viz.field_picture import field_picture
 def command(
     field: Annotated[
         Path,
-        typer.Argument(
-            help="Flow, disparity, depth, errors: .flo, .png (KITTI flow; depth with --unit), .pfm, .npy, .npz or .tif."
-        ),
+        typer.Argument(help="Field to draw: .flo, .png (KITTI flow, or depth with --unit), .pfm, .npy, .npz or .tif."),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The picture to write; default FIELD.show.png.")
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Picture to write; default FIELD.show.png.")
     ] = None,
     arrows: Annotated[
         bool, typer.Option("--arrows", help="Draw the flow as arrows on a grid, over the colours or --over.")
     ] = False,
-    over: Annotated[Path | None, typer.Option(metavar="IMAGE", help="Draw over this image.")] = None,
+    over: Annotated[Path | None, typer.Option(metavar="IMAGE", help="Image to draw over.")] = None,
     maximum: Annotated[
         float | None,
-        typer.Option("--max", help="Value or length of the last colour; default nearly the field's largest."),
+        typer.Option(
+            "--max", help="Value or length of the last colour, in the field's unit; default nearly the field's largest."
+        ),
     ] = None,
     unit: UnitText = None,
 ) -> None:
@@ -58,17 +58,19 @@ def command(
     check_image_writable(picture)
     for source in filter(None, (field, over)):
         if picture.resolve() == source.resolve():
-            raise InputError(f"{picture}: is also an input; choose another name with -o")
+            raise InputError(f"{picture}: must not be an input; choose another name with -o")
     with unit_option_named():
         flow, valid = read_flow(field, png_unit(field, parse_unit(unit)))
     if _is_field(picture):
-        raise InputError(f"{picture}: is a field, which a picture must not replace; choose another name with -o")
+        raise InputError(
+            f"{picture}: must not be a field, which the picture would replace; choose another name with -o"
+        )
     if arrows and flow.shape[2] != 2:
         raise InputError(f"--arrows needs a field of 2 channels, got {flow.shape[2]} in {field}")
     image = None if over is None else read_image(over)
     if over is not None and image is not None and image.shape[:2] != flow.shape[:2]:
         (H, W), (height, width) = flow.shape[:2], image.shape[:2]
-        raise InputError(f"{over}: is {width}x{height} pixels (width x height), but {field} is {W}x{H}")
+        raise InputError(f"{over}: must be {W}x{H} pixels (width x height) as {field}, got {width}x{height}")
     drawn = field_picture(flow, field.name, image, arrows, maximum)
     make_folder(picture.parent)
     write_image(picture, drawn)

@@ -62,6 +62,15 @@ class SparseInput:
         if not self.known.any():
             raise InputError(f"{mask or self.path}: at least one pixel must be known, got none")
 
+    def keep(self, region: npt.NDArray[np.bool_]) -> None:
+        """Restrict the known pixels, or the points, to a region (H, W); InputError if none is left."""
+        if self.matches is not None:
+            self.matches = _inside(self.matches, region)
+        elif self.known is not None:
+            self.known = self.known & region
+            if not self.known.any():
+                raise InputError(f"{self.path}: at least one vector must be known outside --remove, got none")
+
     def check_storable(self, out: Path, unit: Unit | None) -> None:
         """Raise InputError if the format of `out`, with the unit of a PNG, cannot hold the known vectors of a field."""
         if self.field is None or self.known is None:
@@ -91,10 +100,10 @@ class SparseInput:
         return result
 
     def given(self, result: Result) -> str:
-        """What was given to a fill, as the first part of a sentence."""
+        """The number of known vectors or points, as the first part of a sentence."""
         assert self.known is not None
         if result.points is None:
-            return f"{self.known.sum()} of {self.known.size} vectors were given"
+            return f"{self.known.sum()} of {self.known.size} vectors are known"
         used, count = int(result.points.used.sum()), len(result.points.used)
         skipped = f", {count - used} were skipped" if used < count else ""
         return f"{used} of {count} points were used{skipped}"
@@ -104,6 +113,15 @@ class SparseInput:
         if result.points is not None:
             return None if result.points.inliers is None else result.points.inliers[result.points.used]
         return None if result.inliers is None else result.inliers[self.known]
+
+
+def _inside(matches: Matches, region: npt.NDArray[np.bool_]) -> Matches:
+    """The points whose pixel is in a region (H, W), or outside of it, which `inpaint_points` reports."""
+    columns, rows = np.floor(matches.points + 0.5).astype(np.int64).T
+    H, W = region.shape
+    kept = (rows < 0) | (rows >= H) | (columns < 0) | (columns >= W)
+    kept[~kept] = region[rows[~kept], columns[~kept]]
+    return Matches(*(None if x is None else x[kept] for x in matches))  # type: ignore[arg-type]
 
 
 def kind_of(path: Path) -> Kind:
@@ -136,7 +154,9 @@ def read_sparse(
 def check_size(path: Path, shape: tuple[int, ...], flow: Path, size: tuple[int, ...]) -> None:
     """Raise InputError unless the arrays of two files have the same size."""
     if shape[:2] != size[:2]:
-        raise InputError(f"{path}: is {shape[1]}x{shape[0]} pixels (width x height), but {flow} is {size[1]}x{size[0]}")
+        raise InputError(
+            f"{path}: must be {size[1]}x{size[0]} pixels (width x height) as {flow}, got {shape[1]}x{shape[0]}"
+        )
 
 
 def _frames(text: str | None) -> tuple[int, int]:
@@ -155,5 +175,7 @@ def _one(name: str, column: Array | None, option: Any) -> Any:
     if column is not None:
         raise InputError(f"--{name} must be left out, because the points have a column of this name")
     if isinstance(option, np.ndarray):
-        raise InputError(f"--{name} must be a number for points; a value for each goes into a column of this name")
+        raise InputError(
+            f"--{name} must be a number for points, got a file; put a value for each point into a column of this name"
+        )
     return option

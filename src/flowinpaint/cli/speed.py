@@ -35,30 +35,32 @@ PRECISIONS: tuple[Precision, ...] = ("auto", "float32")
 
 
 def command(
-    sizes: Annotated[str | None, list_option(f"HEIGHTxWIDTH,...; {PAPER_SIZES} without it and --megapixels.")] = None,
-    megapixels: Annotated[str | None, list_option("Sizes of 16:9 in megapixels, e.g. 0.1,0.4,1.6,8.")] = None,
+    sizes: Annotated[
+        str | None, list_option(f"Sizes HEIGHTxWIDTH; default {PAPER_SIZES} unless --megapixels is set.")
+    ] = None,
+    megapixels: Annotated[str | None, list_option("Sizes of 16:9 in megapixels, such as 0.1,0.4,1.6,8.")] = None,
     methods: Annotated[str | None, list_option(f"Names or .safetensors files; default {', '.join(METHODS)}.")] = None,
     devices: Annotated[
-        str | None, list_option("cpu, cuda, ...; default the CPU and, if there is one, the GPU.")
+        str | None, list_option("Devices such as cpu,cuda; default the CPU and, if there is one, the GPU.")
     ] = None,
     precision: Annotated[
-        str, list_option("For networks: auto is the default of 'fill', float32 plain PyTorch.")
+        str, list_option("Precisions of networks: auto is the default of 'fill', float32 is plain PyTorch.")
     ] = "auto,float32",
     repeats: Annotated[int, typer.Option(min=1, help="Minimum number of timed calls; they last at least 1 s.")] = 7,
-    density: Annotated[float, typer.Option(help="Share of the vectors that is known.")] = 0.05,
+    density: Annotated[float, typer.Option(help="Share of known pixels, from 0 to 1.")] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the scene, its mask and the sizes of --many-sizes.")] = 0,
     memory: Annotated[
         bool, typer.Option("--memory", help="Also measure the memory of CPU calls, each in its own process.")
     ] = False,
     many_sizes: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Also fill N (at least 2) different sizes in a row.")
+        int, typer.Option(min=0, metavar="N", help="Also fill N different sizes in a row; 0, or at least 2.")
     ] = 0,
     sides: Annotated[
-        str, typer.Option(metavar="LEAST,LARGEST", help="Range of the sides that --many-sizes draws, in pixels.")
+        str, typer.Option(metavar="LEAST,LARGEST", help="Range of the sides of --many-sizes in px.")
     ] = "160,640",
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("speed"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder.")] = Path("speed"),
 ) -> None:
-    """Time methods over sizes, devices and precisions, and compare with what the machine can do at best.
+    """Time methods over sizes, devices and precisions, and compare with the machine's limits.
 
     For training times see benchmarks/training_step.py.
     """
@@ -99,7 +101,7 @@ def command(
                 sweeps.append(sweep_sizes(name, place, many, inputs_of, tell))
     except KeyboardInterrupt:
         if not results:
-            say("Stopped:", "yellow", "nothing was timed, nothing is written.")
+            say("Stopped:", "yellow", "nothing was timed or written.")
             raise typer.Exit(130) from None
 
     settings = {
@@ -116,12 +118,12 @@ def command(
     }
     _report(out, settings, results, rates, sweeps)
     if len(results) < len(cases) or len(sweeps) < len(wanted):
-        say("Stopped:", "yellow", f"{len(results)} of {len(cases)} were timed, and are written.")
+        say("Stopped:", "yellow", f"{len(results)} of {len(cases)} timings are finished and written.")
         raise typer.Exit(130)
     failed = [f"{r.case.text}: {r.error}" for r in results if r.error is not None]
     failed += [f"{s.method}, {s.device}, many sizes: {s.error}" for s in sweeps if s.error is not None]
     if failed:
-        say("Failed:", "red", f"{len(failed)} of {len(results) + len(sweeps)}.")
+        say("Failed:", "red", f"{len(failed)} of {len(results) + len(sweeps)} timings.")
         for text in failed:
             say("  ", "", text)
         raise typer.Exit(1)

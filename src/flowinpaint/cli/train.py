@@ -31,19 +31,24 @@ def command(
         Path | None,
         typer.Argument(
             metavar="CONFIG",
-            help=f"The run to train: {', '.join(config_names())}, or a TOML file; not needed with --resume.",
+            help=f"Configuration to train: {', '.join(config_names())}, or a TOML file; not needed with --resume.",
         ),
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override the file, e.g. optimiser.lr=1e-4."),
+        typer.Option(
+            "--set",
+            metavar="TABLE.KEY=VALUE",
+            help="Setting that overrides CONFIG, such as optimiser.lr=1e-4; repeatable.",
+        ),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Training time instead of a number of steps; 0: use the steps.")
+        float | None,
+        typer.Option(min=0, help="Training time in minutes, instead of a number of steps; 0 for the steps."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="RUN", help="The run's folder; by default runs/CONFIG.")
+        Path | None, typer.Option("--out", "-o", metavar="RUN", help="Run folder; default runs/CONFIG.")
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -53,7 +58,8 @@ def command(
     """
     if out is None and config is None:
         raise InputError(
-            f"CONFIG is missing; pass {', '.join(config_names())} or a TOML file, or --resume with --out RUN"
+            f"CONFIG must be {', '.join(config_names())} or a TOML file, got none; to continue a run, pass --resume "
+            "--out RUN"
         )
     folder = out if out is not None else Path("runs") / (config.stem if config else "")
     settings = [*(setting or []), *([] if minutes is None else [f"schedule.minutes={minutes}"])]

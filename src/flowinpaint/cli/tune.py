@@ -30,10 +30,14 @@ def tune() -> None:
 @app.command()
 def eed(
     root: Root,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The parameters, for --params: a .json.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="Parameter file to write for --params, a .json.")
+    ],
     densities: Densities = "1,5,10",
-    samples: Annotated[int, typer.Option(min=1, help="The largest number of frames.")] = 128,
-    crop: Annotated[int, typer.Option(min=0, help="Use the middle CROP x CROP pixels; 0 for all.")] = 384,
+    samples: Annotated[int, typer.Option(min=1, help="Largest number of frames.")] = 128,
+    crop: Annotated[
+        int, typer.Option(min=0, help="Side of the central square to use, in px; 0 for whole frames.")
+    ] = 384,
     lambdas: Annotated[int, typer.Option(min=1, help="Number of values of lam, from 1e-6 to 1e-2.")] = tuning.LAMBDAS,
     alphas: Annotated[int, typer.Option(min=1, help="Number of values of alpha, from 0.001 to 0.5.")] = tuning.ALPHAS,
     tolerance: Annotated[float, typer.Option(help="Relative residual to reach.")] = 1e-5,

@@ -29,10 +29,10 @@ _SIZE = (256, 320)
 
 
 def command(device: Device = "auto") -> None:
-    """Compile what fills need on this machine, so that the first fill is as fast as the next.
+    """Compile the CPU loops and GPU kernels of fills ahead, so that the first fill is fast.
 
-    Once is enough: the result is kept in a cache on disk. This compiles the loops for the CPU, and the kernels of a GPU
-    if the device is one.
+    One run per machine is enough, because a cache on disk keeps the result. GPU kernels are compiled if the device is
+    a GPU.
     """
     chosen = check_device(device)
     if is_installed("fast"):
@@ -57,7 +57,9 @@ def _compile_loops() -> None:
         if module == _PARTS["steady states"]:
             load_multigrid(check_device("cpu"))
         if new := len(found.compiled) - before[1]:
-            say("Compiled:", "green", f"{name}, {new} loop{'s' * (new > 1)} in {time.perf_counter() - before[0]:.1f} s")
+            say(
+                "Compiled:", "green", f"{name}, {new} loop{'s' * (new > 1)} in {time.perf_counter() - before[0]:.1f} s."
+            )
     from flowinpaint.methods.amle import load_loop
 
     load_loop(check_device("cpu"))

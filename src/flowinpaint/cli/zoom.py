@@ -21,16 +21,16 @@ _METHODS = ("neuroexplicit", "neuroexplicit-paper", "laplace-beltrami", "eed", "
 
 
 def command(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The picture to write.")] = Path("zoom.jpg"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Picture to write.")] = Path("zoom.jpg"),
     root: Annotated[
-        Path | None, typer.Option(help="A folder of frames as for 'evaluate'; default the package's own scenes.")
+        Path | None, typer.Option(help="Folder of frames, as for 'evaluate'; default generated scenes.")
     ] = None,
     samples: Annotated[
         str | None, list_option("Samples as DATASET/SAMPLE; default the first one of each data set.")
     ] = None,
     methods: Annotated[str | None, list_option(f"Names or .safetensors files; default {', '.join(_METHODS)}.")] = None,
     given: Annotated[
-        str, typer.Option(metavar="CASE", help=f"The known pixels: per cent, or {', '.join(PATTERNS)}.")
+        str, typer.Option(metavar="CASE", help=f"Known pixels: a percentage, or {', '.join(PATTERNS)}.")
     ] = "5",
     seed: Seed = 0,
     device: Device = "auto",

@@ -100,7 +100,7 @@ def build_bank(
         for kind in KINDS:
             if folders.get(kind) and not packed[kind]:
                 places = ", ".join(map(str, folders[kind]))
-                raise InputError(f"{OPTIONS[kind]}: none of the pictures in {places} can be used")
+                raise InputError(f"{OPTIONS[kind]} must contain a usable picture, got none in {places}")
         for kind, pictures in procedural_pictures([kind for kind in KINDS if not packed[kind]]).items():
             packed[kind] = [pack_picture(kind, picture) for picture in pictures]
         save_pictures(packed, temporary)
@@ -113,10 +113,12 @@ def find_sources(kind: str, folders: Iterable[StrPath]) -> list[Source]:
     for folder in map(Path, folders):
         if not folder.is_dir():
             found = "is a file" if folder.exists() else "does not exist"
-            raise InputError(f"{OPTIONS[kind]}: {folder} {found}, expected a folder of pictures")
+            raise InputError(f"{OPTIONS[kind]} must be a folder of pictures, got {folder}, which {found}")
         files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
         if not files:
-            raise InputError(f"{OPTIONS[kind]}: {folder} contains no pictures ({', '.join(IMAGE_SUFFIXES)})")
+            raise InputError(
+                f"{OPTIONS[kind]} must contain pictures ({', '.join(IMAGE_SUFFIXES)}), got none in {folder}"
+            )
         sources += _pair(kind, files)
     return sources
 
@@ -176,10 +178,10 @@ def _cutout(source: Source, colour: Bytes, size: tuple[int, int]) -> Picture:
         coverage = (coverage if coverage.ndim == 2 else coverage[..., 0]) > 0
     else:
         coverage = _alpha(source.image) > 0.5
-    check_file(source.image, not coverage.any() and "its silhouette is empty")
+    check_file(source.image, not coverage.any() and "its silhouette must not be empty")
     # Filled before reduction, so that border colours do not mix with the background.
     inside = _reduced(coverage.astype(np.float32), size) >= 0.5
-    check_file(source.image, not inside.any() and f"its silhouette is empty at {size[0]}x{size[1]} px")
+    check_file(source.image, not inside.any() and f"its silhouette must not be empty at {size[0]}x{size[1]} px")
     cutout = cut_to_silhouette(_reduced(fill_outside(colour, coverage), size), inside)
     _check_size(source.image, cutout.colour, (cutout.extra.shape[1], cutout.extra.shape[0]))
     return cutout
@@ -223,7 +225,7 @@ def _alpha(path: Path) -> npt.NDArray[np.float32]:
     """The opacity (H, W) from 0 to 1 of a decodable picture."""
     pixels = np.asarray(cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED))
     check_file(path, pixels.dtype.kind != "u" and f"must have integer pixels, got {pixels.dtype}")
-    check_file(path, pixels.shape[2:] != (4,) and "has neither an alpha channel nor a silhouette .png")
+    check_file(path, pixels.shape[2:] != (4,) and "must have an alpha channel or a silhouette .png, got neither")
     return np.asarray(pixels[..., 3] / np.float32(np.iinfo(pixels.dtype).max), np.float32)
 
 

@@ -246,8 +246,12 @@ def _read_packed(path: Path) -> dict[str, list[PackedPicture]]:
         start, length = table[:, ::2], table[:, 1::2]
         # start + length could overflow.
         inside = (start >= 0) & (length >= 0) & (start <= data.size) & (length <= data.size - start)
-        check_file(path, not inside.all() and f"{kind} points outside its {data.size} bytes of data")
-        check_file(path, ((length[:, 1] == 0) != (kind == "materials")).any() and f"{kind} has the wrong extras")
+        check_file(path, not inside.all() and f"{kind} must point inside its {data.size} bytes of data")
+        check_file(
+            path,
+            ((length[:, 1] == 0) != (kind == "materials")).any()
+            and f"{kind} must have {'no extras' if kind == 'materials' else 'an extra for each picture'}",
+        )
     parts = {kind: arrays[kind].reshape(-1, 2, 2).tolist() for kind in KINDS}
     return {
         kind: [PackedPicture(*(data[start : start + length].tobytes() for start, length in row)) for row in parts[kind]]
@@ -259,7 +263,7 @@ def _header_shape(path: Path, kind: str, number: int, packed: PackedPicture) -> 
     """The height and width in the headers of a packed picture."""
     name = _name(path, kind, number)
     sizes = {check_image_file(name, part) for part in (packed[:1] if kind == "materials" else packed)}
-    check_file(name, len(sizes) > 1 and "its colour and extra differ in size")
+    check_file(name, len(sizes) > 1 and "its colour and extra must have one size")
     width, height = sizes.pop()
     check_file(name, side_fault(height, width))
     return height, width

@@ -64,7 +64,7 @@ def open_dataset(name: str, root: StrPath, split: str | None = None, render: str
     render = _choice("render", render, renders, name)
     samples = [replace(sample, dataset=name) for sample in list_samples(Path(root), split, render)]
     if not samples:
-        raise InputError(f"split: {root} has no sample in the split {split!r}")
+        raise InputError(f"split must have samples in {root}, got none in {split!r}")
     return Dataset(name, samples)
 
 
@@ -128,7 +128,7 @@ def _flyingchairs(root: Path, split: str, _render: str) -> list[Sample]:
     samples = _pair(data, image_of, frames, frames)
     file = data.with_name("FlyingChairs_train_val.txt")
     if not file.is_file():
-        raise MissingFileError(f"root: {data.parent} contains {_names(data.parent)}, expected also the file {file}")
+        raise MissingFileError(f"root must contain the file {file}, got {_names(data.parent)}")
     marks = file.read_text(encoding="utf-8", errors="replace").split()
     count_fault = f"must have a mark for each of the {len(samples)} flows in {data}, got {len(marks)}"
     check_file(file, len(marks) != len(samples) and count_fault)
@@ -172,14 +172,14 @@ def _folder(root: Path, *choices: str) -> Path:
     found = f"contains {_names(nearest)}" if nearest.is_dir() else "is a file"
     if not root.exists():
         nearest, found = root, "does not exist"
-    raise InputError(f"root: {nearest} {found}, expected the folder {expected}")
+    raise InputError(f"root must contain the folder {expected}, but {nearest} {found}")
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
     """The files in a folder that match a pattern, sorted; at least one."""
     if files := sorted(folder.glob(pattern)):
         return files
-    raise InputError(f"root: {folder} contains {_names(folder)}, expected files {pattern}")
+    raise InputError(f"root must contain files {pattern} in {folder}, got {_names(folder)}")
 
 
 def _pair(flows: Path, image_of: dict[Path, Path], images: list[Path], required: Iterable[Path] = ()) -> list[Sample]:
@@ -190,11 +190,14 @@ def _pair(flows: Path, image_of: dict[Path, Path], images: list[Path], required:
     existing, used = set(images), set(image_of.values())
     if lacking := [truth for truth, image in image_of.items() if image not in existing]:
         raise MissingFileError(
-            f"root: {len(lacking)} of {len(image_of)} flows have no image, such as {lacking[0]}; "
-            f"expected {image_of[lacking[0]]}"
+            f"root must contain an image for every flow, such as {image_of[lacking[0]]} for {lacking[0]}, got none for "
+            f"{len(lacking)} of {len(image_of)}"
         )
     if unused := [image for image in required if image not in used]:
-        raise MissingFileError(f"root: {len(unused)} of {len(images)} images have no flow in {flows}: {unused[0]}, …")
+        raise MissingFileError(
+            f"root must contain a flow in {flows} for every image, got none for {len(unused)} of {len(images)}: "
+            f"{unused[0]}, …"
+        )
     return [
         Sample("", truth.relative_to(flows).with_suffix("").as_posix(), image, truth)
         for truth, image in image_of.items()

@@ -222,9 +222,9 @@ def find_samples(root: StrPath, datasets: Collection[str] | None = None) -> list
     root = Path(root)
     if not root.is_dir():
         found = "is a file" if root.exists() else "does not exist"
-        raise InputError(f"root: {root} {found}, expected a folder {_LAYOUT}")
+        raise InputError(f"root must be a folder {_LAYOUT}, but {root} {found}")
     if (root / IMAGE).exists():
-        raise InputError(f"root: {root} is a single sample, expected a folder of samples {_LAYOUT}")
+        raise InputError(f"root must be a folder of samples {_LAYOUT}, got the single sample {root}")
     children = _folders(root)
     if any((child / IMAGE).exists() for child in children):
         folders = {root.resolve().name: root}
@@ -235,10 +235,10 @@ def find_samples(root: StrPath, datasets: Collection[str] | None = None) -> list
     chosen = [name for name in folders if datasets is None or name in datasets]
     below = {name: _folders(folders[name]) for name in chosen}
     if not below:
-        raise InputError(f"root: {root} contains no folders, expected {_LAYOUT}")
+        raise InputError(f"root must be a folder {_LAYOUT}, but {root} contains no folders")
     for name in chosen:
         if not below[name]:
-            raise InputError(f"root: the data set {folders[name]} contains no samples, expected {_LAYOUT}")
+            raise InputError(f"root must be a folder {_LAYOUT}, but the data set {folders[name]} contains no samples")
     return [_sample(name, folder) for name in chosen for folder in below[name]]
 
 

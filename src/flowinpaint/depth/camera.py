@@ -60,14 +60,14 @@ def read_calibration(paths: StrPath | Iterable[StrPath], camera: int = 2) -> Arr
     with np.errstate(over="ignore", invalid="ignore"):
         projection: Array = project @ rectify @ np.vstack([to_camera, [0, 0, 0, 1]])
     if not np.isfinite(projection).all():
-        raise FileFormatError(f"{named}: the numbers are too large for a calibration")
+        raise FileFormatError(f"{named}: the matrices must have a finite product, got numbers that are too large")
     return projection
 
 
 def _entries(path: Path) -> dict[str, Array]:
     """The lines `name: numbers` of a calibration file."""
     path = existing_file(path)
-    check_file(path, path.stat().st_size > _LARGEST_FILE and "too long for a calibration file")
+    check_file(path, path.stat().st_size > _LARGEST_FILE and "a calibration file must be small, got too many bytes")
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError:
@@ -90,7 +90,7 @@ def _matrix(named: str, entries: dict[str, Array], *names: str, shape: tuple[int
     if name is None:
         digit = next((n[-1] for n in names if n[0] == "P"), "2")
         raise FileFormatError(
-            f"{named}: no line {' or '.join(names)} with numbers; calibration needs "
+            f"{named}: must have a line {' or '.join(names)} with numbers; calibration needs "
             f"{_EVERY_NAME.format(camera=digit)}, got {', '.join(entries) or 'none'}"
         )
     values = entries[name]

@@ -67,7 +67,7 @@ def read_view(folder: StrPath, image_name: str) -> SparseView:
     order = np.argsort(ids)
     place = np.searchsorted(ids, seen["point"], sorter=order)
     missing = (place >= len(ids)) | (ids[order[np.minimum(place, len(ids) - 1)]] != seen["point"]) if len(ids) else True
-    check_file(images, bool(np.any(missing)) and f"{image_name} observes points that {points.name} does not have")
+    check_file(images, bool(np.any(missing)) and f"{points.name} must have all points that {image_name} observes")
     rows = order[place]
     # w (x, y, 1) = K (R X + t): the third row of R and t gives the depth.
     with np.errstate(over="ignore", invalid="ignore"):

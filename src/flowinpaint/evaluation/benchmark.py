@@ -149,9 +149,9 @@ def check_method(method: str, argument: str = "methods") -> str:
 def _nothing_to_run(cases: Sequence[Case], variants: Iterable[Variant], samples: Sequence[Sample]) -> str:
     """The message of the error if no frame has a run."""
     if all(variant.second for variant in variants) and not any(sample.second for sample in samples):
-        return f"methods: no frame has the image2.png that {SECOND} needs"
+        return f"methods: {SECOND} needs frames with image2.png, got none"
     densities = [case for case in cases if not isinstance(case, str)]
     if densities:
-        return f"densities: no frame has enough valid pixels for {100 * min(densities):g} %"
+        return f"densities: {100 * min(densities):g} % needs more valid pixels than any frame has"
     reasons = " and ".join(dict.fromkeys(map(why_left_out, cases)))
-    return f"inputs: no frame has vectors for {', '.join(map(case_text, cases))}: {reasons}"
+    return f"inputs: {', '.join(map(case_text, cases))} must have vectors in a frame, got none: {reasons}"

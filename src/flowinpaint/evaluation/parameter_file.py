@@ -43,7 +43,7 @@ def read_parameters(path: StrPath) -> ParameterTable:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: is not JSON ({error})") from error
+        raise FileFormatError(f"{path}: not JSON ({error})") from error
     if not isinstance(content, dict) or not isinstance(content.get("method"), str):
         raise InputError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}')
     method = content.pop("method")
@@ -55,7 +55,7 @@ def read_parameters(path: StrPath) -> ParameterTable:
         return ParameterTable(method, {1.0: _checked(path, method, content)})
     table = content.pop("by_density")
     if content:
-        raise InputError(f'{path}: "by_density" allows only "method" next to it, got {next(iter(content))!r}')
+        raise InputError(f'{path}: "by_density" must have only "method" next to it, got {next(iter(content))!r}')
     if not isinstance(table, dict) or not table:
         raise InputError(f'{path}: "by_density" must be an object of parameters by density, got {table!r}')
     return ParameterTable(method, {_density(path, key): _checked(path, method, table[key]) for key in table})

@@ -144,7 +144,7 @@ def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStor
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise InputError(f"{path}: another run is writing to it; wait, or use another path") from error
+                raise InputError(f"{path}: must not be in use by another run; wait, or use another path") from error
         if fresh:
             file.truncate(0)
         yield RecordStore(file)

@@ -132,8 +132,8 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
             yield from done.result()
     except BrokenProcessPool as error:
         raise ChildProcessError(
-            f"jobs: one of {processes} processes died, perhaps out of memory. Finished runs are kept; try fewer "
-            "processes"
+            f"jobs: one of {processes} processes died, perhaps out of memory; finished runs are kept; try again "
+            "with fewer processes"
         ) from error
     except BaseException:
         # Ctrl-C, or the caller stopped: do not wait for a process in the middle of a long run.

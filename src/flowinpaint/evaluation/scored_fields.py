@@ -75,7 +75,7 @@ def field_folders(
         if not any(own.file(sample, case).is_file() for sample in samples for case in sample.possible(cases)):
             first = own.file(samples[0], cases[0])
             raise InputError(
-                f"{OPTION} {name!r}: {path} has no field for any of the frames, expected files such as {first} or "
+                f"{OPTION} {name!r}: {path} must have fields for the frames, got no files such as {first} or "
                 f"{_in_folder(first)}"
             )
         found.append(own)

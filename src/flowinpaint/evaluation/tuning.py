@@ -132,5 +132,8 @@ def _grid(records: Sequence[Record], density: float, lams: list[float], alphas: 
     epe = np.ascontiguousarray(np.moveaxis(by_sample, 0, -1)).mean(-1)
     if np.isnan(epe).all():
         reason = next(record.error for record in records if record.error)
-        raise InputError(f"root: at {100 * density:g} % every point of the grid failed on a sample: {reason}")
+        raise InputError(
+            f"root must have samples that eed can fill at {100 * density:g} %, got errors at all points of the "
+            f"grid: {reason}"
+        )
     return ParameterGrid(density, len(by_sample), tuple(lams), tuple(alphas), epe)

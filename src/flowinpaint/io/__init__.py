@@ -3,7 +3,7 @@
 from flowinpaint.io.files import StrPath, atomic_path, check_folder_writable, make_folder, new_folder
 from flowinpaint.io.flow import FLOW_SUFFIXES, check_flow_writable, clip_to_format, read_flow, write_flow
 from flowinpaint.io.images import IMAGE_SUFFIXES, check_image_writable, read_image, read_mask, write_image, write_mask
-from flowinpaint.io.maps import read_map, read_probability
+from flowinpaint.io.maps import read_map, read_probability, write_map
 from flowinpaint.io.units import Unit, parse_unit, png_unit
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "read_probability",
     "write_flow",
     "write_image",
+    "write_map",
     "write_mask",
 ]

@@ -34,7 +34,7 @@ class Npz(NamedTuple):
         """Read one array; see `_load_npy`."""
         info = self.members[name]
         packed = info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        check_file(self.path, packed and f"{info.filename} has a compression that numpy does not write")
+        check_file(self.path, packed and f"{info.filename} must be stored or deflated, as numpy writes it")
         forged = info.file_size > MAX_EXPANSION * min(info.compress_size, self.size)
         check_file(self.path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
         with self.archive.open(info) as stream:
@@ -56,7 +56,7 @@ def read_npz(path: Path) -> Flow:
     """Read `flow` (H, W, C), NaN where `valid` (H, W), if present, is 0; a single array of any name is the flow."""
     with open_npz(path) as npz:
         name = next(iter(npz.members)) if len(npz.members) == 1 else "flow"
-        check_file(path, name not in npz.members and f"none of its {len(npz.members)} arrays is named flow")
+        check_file(path, name not in npz.members and f"one of its {len(npz.members)} arrays must be named flow")
         flow = npz.load(name, "f")
         if name == "flow" and "valid" in npz.members:
             valid, size = npz.load("valid", "biu"), flow.shape[:2]

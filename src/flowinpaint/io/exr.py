@@ -24,9 +24,9 @@ _BUILT = re.compile(r"^\s*OpenEXR:\s+(?!NO\b)\S", re.MULTILINE)
 def exr_fault() -> str | None:
     """Why this OpenCV cannot read or write EXR files, as a phrase to append to "<file>: "; None if it can."""
     if not _BUILT.search(cv2.getBuildInformation()):
-        return "this OpenCV is built without OpenEXR; use a float .tif, .pfm or .npy"
+        return "this OpenCV cannot read or write EXR files; use a float .tif, .pfm or .npy"
     if os.environ.get(_SWITCH, "0").lower() not in ("1", "true", "on"):
-        return f"OpenCV reads and writes .exr only if {_SWITCH}=1 is set before Python starts"
+        return f"OpenCV needs {_SWITCH}=1, set before Python starts, to read and write .exr"
     return None
 
 

@@ -47,7 +47,7 @@ def existing_file(path: StrPath) -> Path:
     if not path.exists():
         raise MissingFileError(f"{path}: there is no such file")
     check_file(path, not path.is_file() and "must be a file, got a folder or a device")
-    check_file(path, path.stat().st_size == 0 and "the file is empty")
+    check_file(path, path.stat().st_size == 0 and "must not be empty")
     return path
 
 
@@ -58,7 +58,7 @@ def check_target(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: must be a file, got a folder or a device")
     if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: the folder {path.parent} is not writable")
+        raise InputError(f"{path}: cannot write to the folder {path.parent}")
 
 
 def check_output(path: Path) -> None:
@@ -102,4 +102,4 @@ def check_folder_writable(path: StrPath) -> None:
     if not nearest.is_dir():
         raise InputError(f"{nearest}: must be a folder, got a file")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        raise InputError(f"{nearest}: this folder is not writable")
+        raise InputError(f"{nearest}: cannot write to this folder")

@@ -27,6 +27,7 @@ FLOW_SUFFIXES = (".flo", ".png", ".pfm", ".npy", ".npz", ".tif", ".tiff")
 _CHANNELS = {".flo": (2,), ".png": (1, 2), ".pfm": (1, 2, 3), ".tif": (1, 3), ".tiff": (1, 3), ".exr": (1, 3)}
 LARGEST_FLOW = LEVELS / 64 - 512
 """The largest component that KITTI's PNG can hold."""
+_PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette colours", 4: "grey with alpha", 6: "RGB with alpha"}
 _FLO_MAGIC = b"PIEH"  # the float32 202021.25
 _FLO_LIMIT, _FLO_UNKNOWN = 1e9, 1e10
 _PFM_HEADER = re.compile(rb"P([Ff])\s+(-?\d{1,10})\s+(-?\d{1,10})\s+([+-]?\d*\.?\d+(?:[eE][+-]?\d+)?)\s")
@@ -40,7 +41,7 @@ def read_flow(path: StrPath, unit: Unit | None = None) -> tuple[Flow, Mask]:
     """
     path = existing_file(path)
     suffix = path.suffix.lower()
-    check_file(path, suffix not in _FORMATS and f"a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
+    check_file(path, suffix not in _FORMATS and f"must end in one of {', '.join(FLOW_SUFFIXES)}")
     if unit is not None:
         unit_value(unit)
     if unit is not None and suffix != ".png":
@@ -66,14 +67,14 @@ def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None, unit: Unit 
     if not isinstance(flow, np.ndarray) or not np.issubdtype(flow.dtype, np.floating):
         raise InputError(f"{path}: flow must be a floating array, got {getattr(flow, 'dtype', type(flow))}")
     if flow.ndim != 3 or 0 in flow.shape:
-        hint = ", use flow[..., None]" if flow.ndim == 2 else ""
+        hint = "; use flow[..., None]" if flow.ndim == 2 else ""
         raise InputError(f"{path}: flow must have shape (H, W, C), got {flow.shape}{hint}")
     check_flow_writable(path, flow.shape[2], unit)
     finite = np.isfinite(flow)
     known: Mask = np.asarray(finite.all(axis=2) if valid is None else valid)
     if known.shape != flow.shape[:2] or known.dtype != np.bool_:
         raise InputError(f"{path}: valid must be bool {flow.shape[:2]}, got {known.dtype} {known.shape}")
-    _refuse(path, flow, known[..., None] & ~finite, "is marked valid, but no format can store it; mark it unknown")
+    _refuse(path, flow, known[..., None] & ~finite, "known values must be finite", "set valid to False there")
     if unit is not None and path.suffix.lower() == ".png" and flow.shape[2] == 1:
         data = _depth_bytes(path, flow, known, unit)
     else:
@@ -86,10 +87,10 @@ def check_flow_writable(path: StrPath, channels: int, unit: Unit | None = None) 
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
-        raise InputError(f"{path}: a flow file ends in one of {', '.join(FLOW_SUFFIXES)}")
+        raise InputError(f"{path}: must end in one of {', '.join(FLOW_SUFFIXES)}")
     if channels < 1 or channels not in _CHANNELS.get(suffix, (channels,)):
         held = " or ".join(map(str, _CHANNELS.get(suffix, ("1", "more"))))
-        raise InputError(f"{path}: {suffix} must have {held} channels, got {channels}; .npy stores any number")
+        raise InputError(f"{path}: {suffix} must have {held} channels, got {channels}; use .npy for others")
     if suffix == ".exr" and (fault := exr_fault()):
         raise InputError(f"{path}: {fault}")
     if suffix == ".png" and channels == 1:
@@ -107,15 +108,15 @@ def clip_to_format(path: StrPath, flow: Flow, unit: Unit | None = None) -> Flow:
     return np.clip(flow, low, high)
 
 
-def _refuse(path: Path, flow: Flow, bad: Mask, why: str) -> None:
+def _refuse(path: Path, flow: Flow, bad: Mask, rule: str, remedy: str) -> None:
     if bad.any():
-        raise InputError(f"{path}: the value {flow[bad][0]} {why}")
+        raise InputError(f"{path}: {rule}, got {flow[bad][0]}; {remedy}")
 
 
 def _read_flo(path: Path) -> Flow:
     with path.open("rb") as file:
         head = file.read(12)
-    check_file(path, head[:4] != _FLO_MAGIC and f"it starts with {head[:4]!r}, a .flo with {_FLO_MAGIC!r}")
+    check_file(path, head[:4] != _FLO_MAGIC and f"a .flo must start with {_FLO_MAGIC!r}, got {head[:4]!r}")
     check_file(path, len(head) < 12 and "truncated: it ends inside its header")
     width, height = struct.unpack("<ii", head[4:])
     check_file(path, size_fault(width, height, 12 + 8 * width * height, path.stat().st_size))
@@ -128,7 +129,7 @@ def _read_flo(path: Path) -> Flow:
 def _flo_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
     field = _float32(path, flow, valid, _FLO_UNKNOWN)
     bad = valid[..., None] & (np.abs(field) > _FLO_LIMIT)
-    _refuse(path, flow, bad, "would mean unknown in a .flo; .npy can store it")
+    _refuse(path, flow, bad, "a .flo must have values up to 1e9", "use .npy")
     # OpenCV's writer reports success on a full disk.
     return _FLO_MAGIC + struct.pack("<ii", flow.shape[1], flow.shape[0]) + field.tobytes()
 
@@ -139,8 +140,10 @@ def _read_png(path: Path, unit: Unit | None) -> Flow:
     raw = decode_image(path, data)
     depth, colour = png_layout(data)
     if depth != 16 or colour not in (0, 2):
-        found = f"a PNG of {depth} bits and colour type {colour} is an image, not a flow"
-        raise FileFormatError(f"{path}: {found}; a field PNG has 16 bits and 3 channels for flow, 1 for depth")
+        raise FileFormatError(
+            f"{path}: a field PNG must have 16 bits, in RGB for flow and in grey for depth, got {depth} bits in "
+            f"{_PNG_COLOURS.get(colour, 'an unknown colour type')}"
+        )
     if raw.ndim == 2:
         return values_of(raw, check_unit(path, unit))
     flow = (raw[..., :2].astype(np.float32) - np.float32(2**15)) / np.float32(64)
@@ -151,7 +154,7 @@ def _kitti_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
     with np.errstate(over="ignore"):
         levels = np.rint(np.where(valid[..., None], flow, 0).astype(np.float64) * 64 + 2**15)
     bad = (levels < 0) | (levels > LEVELS)
-    _refuse(path, flow, bad, f"is outside KITTI flow, -512 to {LARGEST_FLOW:.3f}; .flo can store it")
+    _refuse(path, flow, bad, f"a KITTI PNG must have values from -512 to {LARGEST_FLOW:.3f}", "use .flo")
     raw = np.where(valid[..., None], levels, 0).astype(np.uint16)
     return encode_image(path, np.dstack([raw, valid.astype(np.uint16)]))
 
@@ -160,9 +163,7 @@ def _depth_bytes(path: Path, flow: Flow, valid: Mask, unit: Unit) -> bytes:
     step = check_unit(path, unit)
     levels, bad = levels_of(flow, valid, step)
     low, high = value_range(step)
-    _refuse(
-        path, flow, bad, f"is outside {low:.6g} to {high:.6g}, the range of a 16-bit PNG in {unit}; .pfm can store it"
-    )
+    _refuse(path, flow, bad, f"a 16-bit PNG in {unit} must have values from {low:.6g} to {high:.6g}", "use .pfm")
     return encode_image(path, levels)
 
 
@@ -199,7 +200,7 @@ def _read_pfm(path: Path) -> Flow:
 def _pfm_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
     field = _float32(path, flow, valid, np.inf)
     if flow.shape[2] == 3 and (field[..., 2] == 0).all():
-        raise InputError(f"{path}: a third channel of 0.0 means two channels in a .pfm; .npy can store it")
+        raise InputError(f"{path}: a .pfm cannot hold a third channel of zeros, which means two channels; use .npy")
     if flow.shape[2] == 2:
         field = np.dstack([field, np.zeros_like(field[..., 0])])
     header = f"P{'f' if flow.shape[2] == 1 else 'F'}\n{flow.shape[1]} {flow.shape[0]}\n-1.0\n"
@@ -209,7 +210,7 @@ def _pfm_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
 def _float32(path: Path, flow: Flow, valid: Mask, unknown: float) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         field = flow.astype("<f4")
-    _refuse(path, flow, valid[..., None] & ~np.isfinite(field), "does not fit into float32; .npy can store it")
+    _refuse(path, flow, valid[..., None] & ~np.isfinite(field), "values must fit into float32", "use .npy")
     field[~valid] = unknown
     return field
 

@@ -47,7 +47,7 @@ def check_image_file(path: Path, data: bytes) -> Size:
     """
     kind = image_kind(data)
     if kind is None:
-        raise FileFormatError(f"{path}: unknown image format; supported are {', '.join(_KINDS)}")
+        raise FileFormatError(f"{path}: must be an image in one of the formats {', '.join(_KINDS)}")
     findings = _KINDS[kind][1](data)
     try:
         width, height = next(findings)
@@ -68,9 +68,9 @@ def size_fault(width: int, height: int, needed: int = 0, present: int = 0, longe
     longer: the format allows more bytes than it needs.
     """
     if width < 1 or height < 1:
-        return f"the header says {width}x{height}, an invalid size"
+        return f"must have at least 1x1 pixels, got {width}x{height}"
     if width * height > MAX_PIXELS:
-        return f"the header says {width}x{height}, more than the limit of {MAX_PIXELS} pixels"
+        return f"must have at most {MAX_PIXELS} pixels, got {width}x{height}"
     if needed == present or (longer and needed < present):
         return None
     word = "truncated" if present < needed else "too long"

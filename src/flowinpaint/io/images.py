@@ -43,7 +43,7 @@ def write_image(path: StrPath, image: npt.NDArray[np.uint8]) -> None:
 def check_image_writable(path: StrPath) -> None:
     """Raise InputError if no image can be written to `path`, whose folder may be new."""
     if Path(path).suffix.lower() not in IMAGE_SUFFIXES:
-        raise InputError(f"{path}: an image file ends in one of {', '.join(IMAGE_SUFFIXES)}")
+        raise InputError(f"{path}: must end in one of {', '.join(IMAGE_SUFFIXES)}")
     check_output(Path(path))
     load_opencv()
 
@@ -55,7 +55,8 @@ def read_mask(path: StrPath) -> Mask:
         return np.asarray(open_npy(path, "biu") != 0)
     pixels = decode_image(path, path.read_bytes())
     shades = pixels[(pixels != 0) & (pixels != pixels.max())].size
-    check_file(path, shades > 0 and f"a mask must have two values, got {shades} other than 0 and the largest")
+    fault = f"a mask must have two values, got {shades} between 0 and the largest; threshold the image"
+    check_file(path, shades > 0 and fault)
     return np.asarray((pixels.reshape(*pixels.shape[:2], -1) != 0).any(axis=2))
 
 
@@ -63,7 +64,7 @@ def write_mask(path: StrPath, mask: Mask) -> None:
     """Write a mask (H, W) bool as an 8-bit PNG, 255 = True."""
     mask = np.asarray(mask)
     if Path(path).suffix.lower() != ".png":
-        raise InputError(f"{path}: a mask file ends in .png")
+        raise InputError(f"{path}: must end in .png")
     if mask.ndim != 2 or mask.dtype != np.bool_:
         raise InputError(f"{path}: mask must be bool (H, W), got {mask.dtype} {mask.shape}")
     write_image(path, mask.astype(np.uint8) * np.uint8(255))

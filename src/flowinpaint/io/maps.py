@@ -1,5 +1,6 @@
 """Maps of one number per pixel, such as noise and probabilities, in .npy, .npz, .pfm and .png files."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,8 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, check_file
 from flowinpaint.io.arrays import open_npy
-from flowinpaint.io.files import StrPath, existing_file
-from flowinpaint.io.flow import read_flow
+from flowinpaint.io.files import StrPath, existing_file, write_bytes
+from flowinpaint.io.flow import read_flow, write_flow
 from flowinpaint.io.images import IMAGE_SUFFIXES, read_image
 from flowinpaint.io.units import png_unit
 
@@ -22,6 +23,16 @@ def read_map(path: StrPath) -> Map:
     field = open_npy(path, "iuf") if path.suffix.lower() == ".npy" else read_flow(path, png_unit(path, "px/256"))[0]
     check_file(path, field.shape[2] != 1 and f"a map must have one channel, got {field.shape[2]}")
     return field[..., 0]
+
+
+def write_map(path: StrPath, values: Map) -> None:
+    """Write a map (H, W): in a .npy as (H, W), in other formats as a field of one channel."""
+    if Path(path).suffix.lower() != ".npy":
+        write_flow(path, values[..., None])
+        return
+    stream = io.BytesIO()
+    np.save(stream, values, allow_pickle=False)
+    write_bytes(Path(path), stream.getvalue())
 
 
 def read_probability(path: StrPath) -> Map:

@@ -98,8 +98,8 @@ def _matches(path: Path, column: dict[str, Array], certain: bool) -> Matches:
         start, end = (np.stack([column[x], column[y]], -1) for x, y in (("x1", "y1"), ("x2", "y2")))
         if not certain and _looks_like_displacements(start, end):
             raise FileFormatError(
-                f'{path}: columns 3 and 4 look like displacements, not like end points; pass columns="x,y,u,v", or '
-                'columns="x1,y1,x2,y2" if they are end points'
+                f"{path}: columns 3 and 4 must be end points, got values that look like displacements; pass "
+                'columns="x,y,u,v", or columns="x1,y1,x2,y2" if they are end points'
             )
         return Matches(start, end - start, *hints)
     points = np.stack([column.pop("x"), column.pop("y")], -1)
@@ -126,7 +126,7 @@ def _lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
     while line := stream.readline(_LONGEST_LINE + 1):
         number += 1
         check_file(path, b"\0" in line and "not a text file: it has a zero byte")
-        check_file(path, len(line) > _LONGEST_LINE and f"line {number} is longer than {_LONGEST_LINE} characters")
+        check_file(path, len(line) > _LONGEST_LINE and f"line {number} must have at most {_LONGEST_LINE} characters")
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         except UnicodeDecodeError:
@@ -210,7 +210,7 @@ def _layout(path: Path, names: list[str] | None, header: list[str] | None, width
     if strange or _fault_of(found):
         why = f"the meaning of {strange[0]!r} is unknown" if strange else f"they must {_fault_of(found)}"
         raise FileFormatError(
-            f'{path}: its header names the columns {",".join(header)[:200]}, and {why}; pass columns="x,y,u,v" or '
-            "the like, with _ for a column to skip"
+            f"{path}: its header must name known columns, got {','.join(header)[:200]}, and {why}; pass "
+            'columns="x,y,u,v" or other names, with _ for a column to skip'
         )
     return _Layout(width, {name: i for i, name in enumerate(found) if name != _SKIPPED}, True)

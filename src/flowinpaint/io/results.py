@@ -24,7 +24,7 @@ def save_result(path: StrPath, arrays: Arrays, unit: Unit | None = None) -> None
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES and suffix not in FLOW_SUFFIXES:
         raise InputError(
-            f"{path}: save writes the field, in {', '.join(FLOW_SUFFIXES)}; for a picture call "
+            f"{path}: must end in one of {', '.join(FLOW_SUFFIXES)}; for a picture call "
             "write_image(path, result.preview())"
         )
     check_flow_writable(path, arrays.flow.shape[2], unit)

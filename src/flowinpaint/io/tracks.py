@@ -71,7 +71,7 @@ def read_tracks(
     if start == end:
         raise InputError(f"start and end must be different frames, got {start} twice")
     both = seen[start] & seen[end]
-    check_file(path, not both.any() and f"no point is visible in both frames {start} and {end}")
+    check_file(path, not both.any() and f"a point must be visible in both frames {start} and {end}, got none")
     first, last = (tracks[frame][both].astype(np.float64) for frame in (start, end))
     return Matches(first - (names.centre if centre is None else centre), last - first)
 
@@ -143,7 +143,7 @@ def _checked_layout(path: Path, name: str, tracks: Array, layout: str) -> str:
     time = layout.index("T")
     if np.median(steps[time]) > _CLEARLY * np.median(steps[1 - time]):
         raise FileFormatError(
-            f'{path}: the axes of {name} {tracks.shape} are ambiguous; pass layout="TN" if the first is time, '
+            f'{path}: the axes of {name} {tracks.shape} cannot be told apart; pass layout="TN" if the first is time, '
             'layout="NT" if the first is points'
         )
     return layout

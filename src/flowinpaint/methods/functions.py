@@ -145,7 +145,7 @@ def load_function(text: str, argument: str) -> Any:
             close = get_close_matches(name, own, n=1)
             has = f"it has {', '.join(own)}" if own else "it has no function of its own"
             hint = f"did you mean {close[0]!r}?" if close else has
-            raise InputError(f"{argument} {text!r}: {place} has no {name!r}; {hint}")
+            raise InputError(f"{argument} {text!r}: there is no {name!r} in {place}; {hint}")
         found = getattr(found, part)
     return found
 

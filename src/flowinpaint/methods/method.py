@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -32,6 +33,19 @@ also return a tensor (1, C, H, W).
 RESERVED = ("progress", "weight", "start")
 """Keywords of a fill function that are not parameters of the method."""
 
+ARGUMENTS = (
+    "noise",
+    "confidence",
+    "second",
+    "fill_where",
+    "image_where",
+    "max_gap",
+    "space",
+    "bounds",
+    "robust",
+    "mask",
+)
+"""Arguments of `inpaint` that a misspelt keyword may have meant."""
 _KINDS: tuple[tuple[type, str], ...] = ((bool, "True or False"), (str, "a string"), (Real, "a number"))
 """Types of parameters; one whose default is None is a number."""
 
@@ -123,7 +137,11 @@ class Method:
         """
         if unknown := sorted(given.keys() - self.parameters.keys()):
             known = ", ".join(self.parameters) or "none"
-            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}")
+            close = get_close_matches(unknown[0], [*ARGUMENTS, *self.parameters], n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            if unknown[0] == "seed" and self.takes_weights:
+                hint = "; seed needs robust, noise, confidence or second"
+            raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}{hint}")
         for name, value in given.items():
             default = self.parameters[name]
             if not isinstance(default, bool | str | Real | None):

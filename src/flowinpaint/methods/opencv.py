@@ -99,7 +99,7 @@ def opencv_ric(
 
 def _contrib() -> Any:
     if not is_installed("peers"):
-        raise InputError(f"method: OpenCV's interpolation {needs('peers')}")
+        raise InputError(f"method {needs('peers')}")
     return getattr(cv2, "ximgproc")  # noqa: B009, the type stubs of plain OpenCV lack it
 
 

@@ -137,7 +137,9 @@ def _plugins() -> dict[str, EntryPoint]:
 
     points = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     for name in sorted(points.keys() & BUILTIN.keys()):
-        warnings.warn(f"entry point {name!r} of {ENTRY_POINTS} must have a new name; it is ignored", stacklevel=2)
+        warnings.warn(
+            f"Ignored entry point {name!r} of {ENTRY_POINTS}, because a built-in method has this name.", stacklevel=2
+        )
     return points
 
 

@@ -74,12 +74,14 @@ def check_shipped(path: Path) -> None:
     sums = path.with_name(CHECKSUMS)
     for file in (path, sums):
         if not file.is_file():
-            raise MissingFileError(f"{file}: is part of flowinpaint and is missing; install flowinpaint again")
+            raise MissingFileError(
+                f"{file}: there is no such file, although it is part of flowinpaint; install flowinpaint again"
+            )
     with path.open("rb") as weights:
         found = hashlib.file_digest(weights, "sha256").hexdigest()
     if found != read_checksums(sums).get(path.name):
         raise FileFormatError(
-            f"{path}: is damaged, its SHA-256 is not the one in {CHECKSUMS}; install flowinpaint again"
+            f"{path}: damaged: its SHA-256 differs from the one in {CHECKSUMS}; install flowinpaint again"
         )
 
 
@@ -88,7 +90,7 @@ def _opened(path: Path) -> Iterator[Any]:
     if not path.exists():
         raise MissingFileError(f"{path}: there is no such file")
     if not path.is_file():
-        raise FileFormatError(f"{path}: is a folder, not a .safetensors file")
+        raise FileFormatError(f"{path}: must be a .safetensors file, got a folder")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -100,7 +102,7 @@ def _config_in(path: Path, metadata: dict[str, str]) -> ModelConfig:
     key = next((key for key in metadata if key.startswith(CONFIG_KEY)), None)
     if key is None:
         raise FileFormatError(
-            f"{path}: holds no model; use a file of save_model, or model.safetensors of a training run"
+            f"{path}: must hold a model; use a file of save_model, or model.safetensors of a training run"
         )
     kind = config_class(key.removeprefix(CONFIG_KEY), f"{path}: kind")
     try:
@@ -112,10 +114,12 @@ def _config_in(path: Path, metadata: dict[str, str]) -> ModelConfig:
 
 def _check_tensors(path: Path, shapes: dict[str, torch.Size], tensors: dict[str, torch.Tensor]) -> None:
     if differing := sorted(shapes.keys() ^ tensors.keys()):
-        raise FileFormatError(f"{path}: the weights do not fit their configuration at {', '.join(differing[:5])}")
+        raise FileFormatError(
+            f"{path}: the weights must fit their configuration, got differences at {', '.join(differing[:5])}"
+        )
     for name, value in tensors.items():
         if not (value.is_floating_point() and torch.isfinite(value).all()):
-            raise FileFormatError(f"{path}: {name} is not a tensor of finite floating-point numbers")
+            raise FileFormatError(f"{path}: {name} must be a tensor of finite floating-point numbers")
         if value.shape != shapes[name]:
             raise FileFormatError(
                 f"{path}: {name} must be of shape {tuple(shapes[name])} for its configuration, got {tuple(value.shape)}"

@@ -89,7 +89,7 @@ class NeuroexplicitConfig:
             raise InputError("start must be 'zero' with learned kernels (+W), which have four levels only, got 'pull'")
         if self.predicted == 0:
             raise InputError(
-                "One of learn_eigenvalues, learn_eigenvectors, learn_alpha and learn_beta must be True, got none"
+                "one of learn_eigenvalues, learn_eigenvectors, learn_alpha and learn_beta must be True, got none"
             )
 
     @property

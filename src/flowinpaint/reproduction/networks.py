@@ -113,13 +113,13 @@ class NetworkOptions:
     train: bool = True
 
     def __post_init__(self) -> None:
-        expected = f"must be a folder with files NAME{WEIGHTS_SUFFIX} or folders NAME of networks {', '.join(NETWORKS)}"
+        expected = f"a folder with files NAME{WEIGHTS_SUFFIX} or folders NAME of networks {', '.join(NETWORKS)}"
         if self.models is not None and not self.models.is_dir():
-            raise InputError(f"--models {expected}; {self.models} is no folder")
+            raise InputError(f"--models must be {expected}, got {self.models}, which is not a folder")
         if self.models is not None and not any(path.stem in NETWORKS for path in self.models.iterdir()):
-            raise InputError(f"--models {expected}; {self.models} has none of them")
+            raise InputError(f"--models must be {expected}, got {self.models}, which has none of them")
         if self.bank is not None and not Path(self.bank).is_file():
-            raise MissingFileError(f"--bank: {self.bank} does not exist")
+            raise MissingFileError(f"--bank must be a file, but {self.bank} does not exist")
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Networks:
             for weights, about in ((single, single.with_suffix(".json")), (run.model, run.path / ABOUT)):
                 training = _read_training(about)
                 if training is not None and training.rehearsal and not self.scale.rehearsal:
-                    raise InputError(f"--models must hold networks made without --quick; {weights} is of a rehearsal")
+                    raise InputError(f"--models must hold networks made without --quick, got the rehearsal {weights}")
                 if weights.is_file():
                     return _network_in(weights, spec, training)
                 if training is not None:
@@ -243,7 +243,7 @@ class Networks:
         if old.exists():
             shutil.rmtree(old)
         run.path.rename(old)
-        self.callbacks.note(f"{run.path} held another network, now {old.name}: {reason}")
+        self.callbacks.note(f"The other network in {run.path} is now in {old.name}: {reason}")
 
 
 def _budget_mismatch(before: ScheduleConfig, now: ScheduleConfig) -> str:

@@ -171,13 +171,13 @@ def open_records(out: Path, others: Sequence[Path] = ()) -> Iterator[Records]:
 def read_records(path: Path) -> list[Record]:
     """The records in a file of JSON lines."""
     if not path.is_file():
-        raise MissingFileError(f"--records must be the {RECORDS} of a reproduction; {path} does not exist")
+        raise MissingFileError(f"--records must be the {RECORDS} of a reproduction, but {path} does not exist")
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
             records.append(record_of(json.loads(line)))
         except (ValueError, TypeError, KeyError) as error:
-            raise FileFormatError(f"--records: {path}: line {number} is not the record of a run") from error
+            raise FileFormatError(f"--records: {path}: line {number} must be the record of a run") from error
     return records
 
 

@@ -155,7 +155,7 @@ class Session:
             del self.missing[name]  # another machine ran it
         if not found:
             reasons = "".join(f"; {name}: {reason}" for name, reason in self.missing.items())
-            raise InputError(f"PART: nothing can be measured here{reasons}")
+            raise InputError(f"PART cannot be measured here{reasons}")
         for name, reason in self.missing.items():
             self.callbacks.note_once(f"{name} is left out: {reason}.")
         return found

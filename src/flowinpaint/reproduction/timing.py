@@ -111,11 +111,11 @@ def sampler_time(
 def read_times(path: Path) -> list[InferenceTime]:
     """The times in a reproduction's file."""
     if not path.is_file():
-        raise MissingFileError(f"--times must be the {TIMES} of a reproduction; {path} does not exist")
+        raise MissingFileError(f"--times must be the {TIMES} of a reproduction, but {path} does not exist")
     try:
         return [InferenceTime(**values) for values in json.loads(path.read_text(encoding="utf-8"))["times"]]
     except (ValueError, TypeError, KeyError) as error:
-        raise FileFormatError(f"--times must be the {TIMES} of a reproduction; {path} is not") from error
+        raise FileFormatError(f"--times must be the {TIMES} of a reproduction, got {path}") from error
 
 
 def write_times(path: Path, times: Sequence[InferenceTime]) -> None:

@@ -63,7 +63,9 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise InputError(f"--out: {path} is in use by another run; wait, or use another folder") from error
+                raise InputError(
+                    f"--out: {path} must not be in use by another run; wait, or use another folder"
+                ) from error
         for place in (folder.path, folder.checkpoints):
             for left_over in place.glob(".flowinpaint-*"):  # from a run that was killed while writing
                 left_over.unlink()
@@ -81,12 +83,14 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
 def check_run(path: Path, resume: bool) -> None:
     """Raise InputError if a folder holds a run without `resume`, or none with it."""
     if path.exists() and not path.is_dir():
-        raise InputError(f"--out must be a folder, but {path} is a file")
+        raise InputError(f"--out must be a folder, got the file {path}")
     there = bool(list_checkpoints(RunFolder(path).checkpoints)) if path.exists() else False
     if there and not resume:
-        raise InputError(f"--out: {path} already holds a run; add --resume to continue it, or use another folder")
+        raise InputError(
+            f"--out must be a folder without a run, got {path}; add --resume to continue it, or use another folder"
+        )
     if resume and not there:
-        raise InputError(f"--out: {path} holds no checkpoint to resume from; use the folder of a run")
+        raise InputError(f"--out must be the folder of a run with a checkpoint to resume from, got {path}")
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     except OSError as error:
         good = next(iter(list_checkpoints(folder)), None)
         kept = f"the last good one is {good.name}" if good else "there is no earlier one"
-        raise OSError(f"{path}: the checkpoint could not be written ({error.strerror or error}); {kept}") from error
+        raise OSError(f"{path}: cannot write the checkpoint ({error.strerror or error}); {kept}") from error
     for old in list_checkpoints(folder)[KEPT:]:
         old.unlink()
     return path
@@ -154,8 +158,8 @@ def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
     """Copy saved tensors into the tensors of a run; FileFormatError if names or shapes differ."""
     if differing := sorted(state.keys() ^ saved.keys()):
         raise FileFormatError(
-            f"checkpoint: {differing[0]} is only in the saved run or only in this one; resume runs with the version of "
-            "flowinpaint that started them"
+            f"checkpoint must have the tensors of this run, got a difference at {differing[0]}; resume with the "
+            "version of flowinpaint that started the run"
         )
     for name in state:
         if saved[name].shape != state[name].shape:
@@ -185,4 +189,4 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(f"{path}: could not be written ({error.strerror or error})") from error
+        raise OSError(f"{path}: cannot write this file ({error.strerror or error})") from error

@@ -60,7 +60,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_ranges(self, batch=(1, 2**16), workers=(-1, 2**10), distinct=(0, 2**40), seed=(0, 2**62), size=(2, 2**14))
         if self.source != GENERATED and not self.root:
-            raise InputError(f"root must be the folder of the data for source {self.source!r}, but is empty")
+            raise InputError(f"root must be the folder of the data for source {self.source!r}, got ''")
 
     @property
     def unused(self) -> list[str]:
@@ -268,7 +268,7 @@ def apply_settings(tables: dict[str, Any], settings: Sequence[str]) -> TrainingC
         for parent in parents:
             table = table.setdefault(parent, {})
             if not isinstance(table, dict):
-                raise InputError(f"--set {setting}: {parent} is a value and has no keys")
+                raise InputError(f"--set {setting}: {parent} must be a table, got a value")
         table[last] = _value(text.strip())
     try:
         return build(TrainingConfig, tables)

@@ -118,7 +118,9 @@ def _load_weights(model: Network, name_or_path: str) -> None:
     """Load the weights of a file or method; the models may differ in settings that have no weights, such as steps."""
     tensors, own = load_model(name_or_path, "cpu").state_dict(), model.state_dict()
     if differing := sorted(tensors.keys() ^ own.keys()) or [k for k in own if own[k].shape != tensors[k].shape]:
-        raise InputError(f"optimiser.weights: {name_or_path} has other layers than [model]: {differing[0]}")
+        raise InputError(
+            f"optimiser.weights must have the layers of [model], got a difference at {differing[0]} in {name_or_path}"
+        )
     model.load_state_dict(tensors)
 
 

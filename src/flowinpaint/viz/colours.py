@@ -25,6 +25,8 @@ _WHEEL: npt.NDArray[np.float32] = np.concatenate(
 _BEYOND_RANGE = 0.75
 _HEADROOM = 1.25
 _UNKNOWN_ERROR = 128
+_HATCH = (64, 96)
+"""Greys of the stripes where a field is unknown."""
 
 
 class FieldRange(NamedTuple):
@@ -73,6 +75,13 @@ def colour_field(field: Field, limits: FieldRange) -> Rgb:
         rgb = map_colours(_scalar(values), limits, cv2.COLORMAP_TURBO)
     rgb[~known] = 0
     return rgb
+
+
+def stripes(height: int, width: int, side: int) -> Rgb:
+    """Grey diagonal stripes (H, W, 3) of this width in px, which mark unknown pixels."""
+    y, x = np.mgrid[:height, :width]
+    odd = ((x + y) // max(side, 1) % 2).astype(bool)
+    return np.repeat(np.where(odd, *_HATCH).astype(np.uint8)[..., None], 3, axis=2)
 
 
 def error_map(error: Field, maximum: float | None = None) -> Rgb:

@@ -9,14 +9,14 @@ from flowinpaint.errors import InputError
 from flowinpaint.opencv import cv2
 from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.arrows import arrow_grid, draw_arrows, round_length
-from flowinpaint.viz.colours import Field, FieldRange, Rgb, as_rgb, colour_field, draw_dots, field_range
+from flowinpaint.viz.colours import Field, FieldRange, Rgb, as_rgb, colour_field, draw_dots, field_range, stripes
 from flowinpaint.viz.sheet import arrow_key, contact_sheet, field_key
 
 SHORTEST, LONGEST = 640, 2000
 """The longer side of the picture in px; smaller fields are enlarged, larger ones shrunk."""
 _STRIPE = 6
-_HATCH = (64, 96)
-"""Greys of the stripes where the field is unknown."""
+_DARK = 64
+"""Grey of the ground of sparse fields without an image, and the darker one of the stripes."""
 _SPARSE = 0.3
 """Fields with a smaller share of known pixels are drawn as dots."""
 _DIM, _TINT = 0.45, 0.55
@@ -86,15 +86,14 @@ def _ground(image: Field | None, known: npt.NDArray[np.bool_], size: tuple[int, 
     width, height = size
     sparse = 0 < known.mean() < _SPARSE
     if image is None and sparse:
-        return np.full((height, width, 3), _HATCH[0], np.uint8)
-    y, x = np.mgrid[:height, :width]
-    stripes = ((x + y) // _STRIPE % 2).astype(bool)
+        return np.full((height, width, 3), _DARK, np.uint8)
+    hatch = stripes(height, width, _STRIPE)
     if image is None:
-        return np.repeat(np.where(stripes, *_HATCH).astype(np.uint8)[..., None], 3, axis=2)
+        return hatch
     rgb = np.asarray(cv2.resize(as_rgb(image), size, interpolation=cv2.INTER_AREA), np.uint8)
     unknown = cv2.resize((~known).astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
     grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)[..., None] * np.float32(_DIM)
     if sparse:
         return np.repeat(grey.astype(np.uint8), 3, axis=2)
-    marked = np.where(stripes[..., None], grey, grey + 40).astype(np.uint8)
+    marked = np.where(hatch > _DARK, grey + 40, grey).astype(np.uint8)
     return np.where(unknown[..., None], marked, rgb)

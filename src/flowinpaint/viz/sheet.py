@@ -23,6 +23,7 @@ from flowinpaint.viz.colours import (
     field_range,
     map_colours,
     resized,
+    stripes,
     wheel_colours,
 )
 
@@ -34,6 +35,7 @@ _PANEL_HEIGHT = 1000
 _SMALL_PANEL = 240
 _NO_IMAGE = 128
 _THINNEST = 16
+_STRIPE = 6
 _MAX_COLUMNS = 6
 # Off-white, so that a static field (white) stands out.
 _PAPER = 238
@@ -89,7 +91,7 @@ def preview(
         inputs.append(("Ground truth", colour_field(truth, limits)))
         errors = {name: endpoint_error(field, truth) for name, (field, _) in fields.items()}
     filled: Panels = [
-        (f"{name}\n{_score(field, truth, note)}", colour_field(_thinned(field, size), limits))
+        (f"{name}\n{_score(field, truth, note)}", _filled_picture(_thinned(field, size), limits, size))
         for name, (field, note) in fields.items()
     ]
     stacked, keys = [filled], [field_key(limits, flow.shape[2], size[0])]
@@ -98,10 +100,15 @@ def preview(
         for title, of in (("Error of", errors), ("Expected error of", expected_errors)):
             if of:
                 stacked.append(
-                    [(f"{title} {n}", error_map(_thinned(of[n], size), worst)) if n in of else None for n in fields]
+                    [
+                        (f"{title} {n}", _error_picture(_thinned(of[n], size), worst, size)) if n in of else None
+                        for n in fields
+                    ]
                 )
         label = "error" if errors else "expected error"
-        keys.append(_bar_key(label, FieldRange(0.0, worst), _unit(flow), cv2.COLORMAP_INFERNO, size[0]))
+        beyond = any((error[np.isfinite(error)] > worst).any() for error in maps)
+        unit = _unit(flow) + (" and above" if beyond else "")
+        keys.append(_bar_key(label, FieldRange(0.0, worst), unit, cv2.COLORMAP_INFERNO, size[0]))
     return contact_sheet(_grid(inputs, stacked, keys, columns, size), columns)
 
 
@@ -123,11 +130,30 @@ def _grid(inputs: Panels, stacked: list[Panels], keys: list[Rgb], columns: int, 
     return panels
 
 
+def _filled_picture(field: Field, limits: FieldRange, size: tuple[int, int]) -> Rgb:
+    """The colours of a field (H, W, C), striped where it is unknown, for a panel of this size."""
+    return _striped(colour_field(field, limits), np.asarray(np.isfinite(field).all(axis=2)), size)
+
+
+def _error_picture(error: Field, worst: float, size: tuple[int, int]) -> Rgb:
+    """The colours of an error (H, W), striped where there is none, for a panel of this size."""
+    return _striped(error_map(error, worst), ~np.isnan(error), size)
+
+
+def _striped(picture: Rgb, known: npt.NDArray[np.bool_], size: tuple[int, int]) -> Rgb:
+    if known.all():
+        return picture
+    H, W = known.shape
+    return np.where(known[..., None], picture, stripes(H, W, round(_STRIPE * W / size[0])))
+
+
 def _score(field: Field, truth: Field | None, note: str) -> str:
-    """The small print of a result: its errors, if the truth is known, and the note."""
+    """The small print of a result: its errors, if the truth is known, the share of unknown pixels, and the note."""
     parts = [] if truth is None else [f"EPE {three_figures(epe(field, truth))}{_unit(field)}"]
     if truth is not None and field.shape[2] == 2:
         parts.append(f"Fl {three_figures(fl_outliers(field, truth))} %")
+    if unknown := np.count_nonzero(~np.isfinite(field).all(axis=2)):
+        parts.append(f"striped: unknown, {three_figures(100 * unknown / field[..., 0].size)} %")
     return " | ".join([*parts, note] if note else parts)
 
 

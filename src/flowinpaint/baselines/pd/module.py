@@ -157,7 +157,7 @@ class PD(Network):
     def _with_steps(self, steps: dict[str, int]) -> PDConfig:
         """The configuration with other numbers of steps."""
         if unknown := [name for name in steps if name not in self.config.parameters]:
-            raise InputError(f"{unknown[0]} must be one of {', '.join(self.config.parameters)}")
+            raise InputError(f"{unknown[0]} must be a parameter of 'pd', which has {', '.join(self.config.parameters)}")
         config: PDConfig = replace(self.config, **steps)
         return config
 

@@ -67,4 +67,6 @@ def _warn_of_plain_kernels(suffix: str, problem: str) -> None:
     """Warn once per process that computations are slow, and why."""
     missing, remedy = _NEEDS[suffix]
     state = f"cannot be imported ({problem})" if problem else "is not installed"
-    warnings.warn(f"{missing} {state}, so {_SLOWER} run in plain PyTorch, several times slower: {remedy}", stacklevel=3)
+    warnings.warn(
+        f"{missing} {state}, so {_SLOWER} run in plain PyTorch, several times slower. Run: {remedy}.", stacklevel=3
+    )

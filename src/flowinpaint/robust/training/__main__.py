@@ -15,7 +15,7 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path, default=Path("assessor.safetensors"))
     for field in fields(Settings):
         default = field.default
-        parser.add_argument(f"--{field.name}", type=type(default), default=default, help=f"default {default!r}")
+        parser.add_argument(f"--{field.name}", type=type(default), default=default, help=f"Default {default!r}.")
     options = vars(parser.parse_args())
     out = options.pop("out")
     save_assessor(train(Settings(**options), lambda line: print(line, flush=True)), out)

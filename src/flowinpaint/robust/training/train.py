@@ -88,7 +88,7 @@ def generate(settings: Settings, scenes: int, minutes: float, weights: Arrays | 
             parts.append(found)
             late = time.monotonic() > end
             if len(parts) % 20 == 0 or late:
-                say(f"{len(parts)} of {scenes} scenes, {sum(map(len, parts))} inputs")
+                say(f"{len(parts)} of {scenes} scenes, {sum(map(len, parts))} inputs.")
             if late:
                 pool.shutdown(cancel_futures=True)
                 break
