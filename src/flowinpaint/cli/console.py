@@ -71,13 +71,18 @@ def print_table(table: TextTable, bold: int | None = None, without: Collection[s
     shown = [i for i, heading in enumerate(table.headings) if heading not in without]
     for row in table.rows:
         drawn.add_row(*(Text(row[i]) for i in shown))
-    names = drawn.columns[0]
-    wide = output.options.update(max_width=_WIDEST)
-    excess = Measurement.get(output, wide, drawn).maximum - output.width
-    if excess > 0 and names.width is not None:
-        names.width = max(min(names.width, _NAMES_WIDTH), names.width - excess)
-        drawn.width = Measurement.get(output, wide, drawn).maximum  # perhaps wider than the terminal
+    if _width(drawn) > output.width:
+        drawn.padding = 0  # one space between columns instead of two
+        names = drawn.columns[0]
+        if names.width is not None and (excess := _width(drawn) - output.width) > 0:
+            names.width = max(min(names.width, _NAMES_WIDTH), names.width - excess)
+        drawn.width = _width(drawn)  # perhaps wider than the terminal
     output.print(drawn, crop=False)
+
+
+def _width(table: Table) -> int:
+    """The width that a table needs for all of its columns."""
+    return Measurement.get(output, output.options.update(max_width=_WIDEST), table).maximum
 
 
 @contextmanager
