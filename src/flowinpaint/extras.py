@@ -19,15 +19,14 @@ EXTRAS = {
 }
 """For each optional feature: the package that it needs, and the name this makes importable, as "module" or
 "module:attribute"."""
-_EXTRA_OF = {"segmentation": "train"}
-"""The extra that installs a feature, where it has another name."""
 
 
 def needs(feature: str) -> str:
     """The clause "needs PACKAGE (COMMAND)" for a message about a feature whose package is not installed."""
     if feature == PEERS:  # a second wheel of OpenCV would damage the first
         return f"needs OpenCV's contributed modules ({contrib_command()})"
-    return f"needs {EXTRAS[feature][0]} (pip install 'flowinpaint[{_EXTRA_OF.get(feature, feature)}]')"
+    package = EXTRAS[feature][0]
+    return f"needs {package} (pip install {package})"
 
 
 def is_installed(feature: str) -> bool:

@@ -4,8 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from flowinpaint.cli import console
-from flowinpaint.cli.console import solver_bar
+from flowinpaint.cli.console import print_table, solver_bar
 from flowinpaint.result import Progress
+from flowinpaint.text_tables import TextTable
 
 
 def test_a_long_fill_tells_its_share_and_the_time_left_where_there_is_no_terminal(
@@ -24,3 +25,21 @@ def test_a_solver_that_does_not_know_its_share_tells_nothing_there(capsys: pytes
     with solver_bar() as report:
         report("eed", Progress(1, 2, 3, residual=0.1))
     assert capsys.readouterr().err == ""
+
+
+def test_tables_fold_long_names_and_keep_headings_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = ["(1.383)", "12.101", "0.106", "10.84", "1.59", "0.84", "0.50", "3"]
+    headings = ["method", "R", "EPE", "EPE unknown", "Fl %", "> 1 px", "> 3 px", "seconds", "failed"]
+    title = "5 % given, made-up, masks drawn; R is the EPE relative to laplace-beltrami"
+    print_table(TextTable(title, headings, [["some/where/bad.py:undecorated", *numbers]]))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(" ".join(lines).split())
+    assert text.startswith(title)
+    assert text.count("failed") == 1
+    (row,) = (line.split() for line in lines if "12.101" in line)
+    assert row[1:] == numbers
+    width = len(row[0])
+    assert "".join(line[: width + 1].strip() for line in lines[-3:]) == "some/where/bad.py:undecorated"
+    print_table(TextTable(title, headings, [["eed", *(f"{number}00000" for number in numbers)]]))
+    assert "12.10100000" in capsys.readouterr().out  # wider than 80 instead of cut

@@ -154,11 +154,12 @@ def test_failures_are_counted_and_shown_and_the_exit_code_tells(place: Path, mon
     assert "6 of 8 runs were already finished" in stderr
 
 
-def test_notes_are_counted_not_repeated(place: Path) -> None:
+def test_notes_are_counted_and_one_of_each_kind_is_shown(place: Path) -> None:
     code, _, stderr = run(*BASIC, "--set", "harmonic.max_iterations=1")
     assert code == 0
-    assert stderr.count("stopped") == 0
-    assert "notes on 4 of 8 runs" in stderr
+    assert stderr.count("stopped") == 1
+    assert "4 of 8 runs left notes" in stderr
+    assert "   A/one, 10 %, harmonic: harmonic stopped after" in stderr
     assert "harmonic stopped after" in (place / "evaluation/results.md").read_text()
 
 
@@ -206,6 +207,7 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
         (["--set", "harmonic.tolerance=x"], "'x'"),
         (["--set", "eed.lam=3"], "--set must name one of the methods nearest, harmonic, got 'eed.lam=3'"),
         (["--set", "harmonic.lam=3"], "'harmonic'"),
+        (["--set", "harmonic.a=3", "--set", "harmonic.a=4"], "must have each parameter once, got harmonic.a twice"),
         (["--params", "eed.json"], "eed.json: must hold parameters of one of --methods, got those of eed"),
         (["--params", "no.json"], "no.json: there is no such file"),
         (["-o", "eed.json"], "eed.json: must be a folder, got a file"),

@@ -224,6 +224,10 @@ ERRORS = {
         ["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "lam=a"],
         "lam must be a number, got 'a'",
     ),
+    "setting of a method": (
+        ["image.png", "flow.flo", "-o", "o.flo", "--set", "eed.lam=1"],
+        "without the method's name",
+    ),
     "setting without a name": (["image.png", "flow.flo", "-o", "o.flo", "--set", "=1.5"], "KEY=VALUE"),
     "unknown setting": (["image.png", "flow.flo", "-o", "o.flo", "--method", "eed", "--set", "lamda=1"], "lamda"),
     "a setting that is no parameter": (["image.png", "flow.flo", "-o", "o.flo", "--set", "device=3"], "device"),

@@ -183,7 +183,7 @@ def test_without_matplotlib_text_is_written(place: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(module, "can_plot", lambda: False)
     code, _, stderr = run("table3", "--quick", "--methods", "laplace-beltrami", "-o", "out")
     assert code == 0
-    assert "no pictures will be drawn; drawing needs matplotlib (pip install 'flowinpaint[plots]')" in stderr
+    assert "no pictures will be drawn; drawing needs matplotlib (pip install matplotlib)" in stderr
     assert {path.name for path in (place / "out").iterdir()} == {"records.jsonl", "table3.csv", "table3.md"}
 
 

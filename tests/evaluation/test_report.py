@@ -14,9 +14,11 @@ from flowinpaint.evaluation.report import (
     as_json,
     as_markdown,
     dataset_tables,
+    kinds_of_notes,
     left_out,
     masks_text,
     overall_tables,
+    partial_methods,
     percent,
     short_names,
     write_reports,
@@ -47,8 +49,9 @@ def test_tables_are_by_density_and_in_the_order_of_r(scores: list[Score]) -> Non
     for table, density in zip(tables, (0.1, 0.3), strict=True):
         ratios = {s.method: s.ratio for s in scores if s.case == density and s.dataset is None}
         assert table.headings[:3] == ["method", "R", "EPE"]
-        assert [float(row[1]) for row in table.rows] == sorted(float(row[1]) for row in table.rows)
-        assert {row[0]: row[1] for row in table.rows} == {m: f"{r:.3f}" for m, r in ratios.items()}
+        found = {row[0]: row[1].strip("()") for row in table.rows}
+        assert found == {m: f"{r:.3f}" for m, r in ratios.items()}
+        assert list(found.values()) == sorted(found.values(), key=float)
     assert tables[0].headings[-1] == "failed"
     assert [row[-1] for row in tables[0].rows if row[0] == "nearest"] == ["1"]
     assert "failed" not in tables[1].headings
@@ -104,6 +107,25 @@ def test_missing_figures_are_dashes_and_come_last(records: list[Record]) -> None
     failed = [Record(r.key, error="no") if r.key.method == "nearest" else r for r in records]
     rows = overall_tables(summarise(failed, "harmonic"), "harmonic")[0].rows
     assert rows[1][:3] == ["nearest", "–", "–"]
+
+
+def test_methods_with_fewer_samples_are_marked_and_come_last(records: list[Record]) -> None:
+    scores = summarise(records, "nearest")  # one run of nearest failed, at 10 %
+    partial, whole = overall_tables(scores, "nearest")
+    assert not any("(" in row[1] for row in whole.rows)
+    assert [row[0] for row in partial.rows] == ["harmonic", "nearest"]
+    assert partial.rows[1][1] == "(1.000)"
+    sentence = "R in parentheses is over fewer samples than the others: nearest."
+    assert partial_methods(scores) == [sentence]
+    assert sentence in as_markdown(records, scores, "nearest", SETTINGS)
+    assert partial_methods([s for s in scores if s.case == 0.3]) == []
+
+
+def test_notes_that_differ_in_numbers_are_of_one_kind(records: list[Record]) -> None:
+    notes = ["off by 0.5 px", "off by 1e-3 px", "too slow"]
+    noted = [replace(record, notes=[note]) for record, note in zip(records[4:10:2], notes, strict=True)]
+    texts = kinds_of_notes([*noted, *records[:1]])
+    assert [text.rpartition(": ")[2] for text in texts] == ["off by 0.5 px", "too slow"]
 
 
 def test_the_csv_has_a_line_per_run_that_reads_back(records: list[Record]) -> None:

@@ -125,7 +125,7 @@ def test_a_missing_misshapen_or_unfilled_field_is_a_failure_and_no_zero(root: Pa
     fi.write_flow("mine/B/three.npy", field)
     records = of(evaluate(root, ["nearest"], [0.1], fields={"mine": "mine"}), "mine")
     assert [r.error for r in records] == [
-        "mine/A/one.flo: there is no such file",
+        "mine/A/one.flo: there is no such file, and no mine/A/one/flow.flo",
         "mine/A/two.npy: must have 2 channels as the truth, got 1",
         "mine/B/one.npy: must be 30x20 pixels as the truth, got 31x20",
         "",
@@ -158,7 +158,11 @@ def test_a_picture_of_a_field_is_no_field_unless_it_is_alone(root: Path) -> None
             "fields 'mine': mine must have a folder for each of 10, 30, got none; evaluate ",
         ),
         ({"mine": "frames"}, [0.1], "fields 'mine': must be computed fields, got the truth .*flow.flo"),
-        ({"mine": "mine/A"}, [0.1], "must have fields for the frames, got no files such as mine/A/A/one.flo"),
+        (
+            {"mine": "mine/A"},
+            [0.1],
+            "must have fields for the frames, got no files such as mine/A/A/one.flo or mine/A/A/one/flow.flo$",
+        ),
         ({"mine": "double"}, [0.1], "fields 'mine': must have one field per sample, got .*one.pfm and .*one.npy"),
     ],
 )
@@ -198,6 +202,18 @@ def test_fields_can_be_scored_alone(root: Path) -> None:
     assert len(records) == 4
     with pytest.raises(fi.InputError, match="methods must name at least one method, got none"):
         evaluate(root, [], [0.1])
+    with pytest.raises(fi.InputError, match="methods must be names; register_method gives a function a name; got an o"):
+        evaluate(root, [fi.numpy_method(lambda image, flow, mask: flow)], [0.1])  # type: ignore[list-item]
+
+
+def test_fields_of_other_vectors_are_neither_kept_nor_removed_by_another_export(root: Path) -> None:
+    for _ in range(2):
+        assert set(dict(export_inputs(root, "given", [0.2])).values()) == {""}
+        fill_exported(Path("given"), "nearest")
+    before = Path("given/20/A/one/mask.png").read_bytes()
+    fault = "has flow.npy, computed from other vectors; remove it, or export to another folder"
+    assert set(dict(export_inputs(root, "given", [0.2], seed=1)).values()) == {fault}
+    assert Path("given/20/A/one/mask.png").read_bytes() == before
 
 
 def test_an_input_that_cannot_be_written_is_told(root: Path) -> None:
@@ -224,7 +240,7 @@ def test_the_command_line_writes_inputs_and_scores_fields(root: Path) -> None:
     Path("given/10/A/one/flow.npy").unlink()
     code, stdout, stderr = run_cli(*common, *arguments)
     assert code == 1
-    assert "A/one, 10 %, theirs: given/10/A/one.flo: there is no such file" in stderr
+    assert "A/one, 10 %, theirs: given/10/A/one.flo: there is no such file, and no given/10/A/one/flow.flo\n" in stderr
     for option, fault in (
         (("--fields", "theirs"), "--fields must be NAME=FOLDER, such as mine=results/mine, got 'theirs'"),
         (("--fields", "a=given", "--fields", "a=given"), "--fields must have different names, got 'a' twice"),
@@ -232,7 +248,9 @@ def test_the_command_line_writes_inputs_and_scores_fields(root: Path) -> None:
             ("--export-inputs", "x", "--methods", "nearest"),
             "--export-inputs must not be combined with --methods or --fields",
         ),
+        (("--methods", "own_of_a_test"), "name a function in the file: own_of_a_test.py:function"),
     ):
         code, _, stderr = run_cli(*common, *option)
         assert code == 1
-        assert stderr.startswith(f"Error: {fault}")
+        assert stderr.startswith("Error: ")
+        assert fault in stderr

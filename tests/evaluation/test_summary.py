@@ -42,6 +42,8 @@ def test_means_over_samples_then_over_data_sets_and_r_by_data_set_and_geometric(
     assert total.ratio == pytest.approx(math.sqrt(0.25 * 2))
     assert total.epe == pytest.approx((0.5 + 16) / 2)  # data sets weigh the same, however many samples they have
     assert (total.samples, total.failures) == (3, 0)
+    assert not any(s.partial for s in scores)
+    assert not any(s.partial for s in summarise([*records, record("ref", "B", "2", None)], "ref"))
     assert all(s.ratio == 1 for s in scores if s.method == "ref")
 
 
@@ -83,6 +85,7 @@ def test_failures_count_and_r_compares_on_the_samples_that_both_have() -> None:
     assert score(scores, "new", "A").ratio == 0.5
     assert score(scores, "new", "A").failures == 1
     assert score(scores, "new", "A").epe == 2.25
+    assert all(score(scores, method, dataset).partial for method in ("ref", "new") for dataset in ("A", None))
     one_more = [*records, record("new", "A", "4", 100.0)]
     assert score(summarise(one_more, "ref"), "new", "A").ratio == 0.5
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskID, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
@@ -26,7 +28,9 @@ output = Console()
 messages = Console(stderr=True)
 BETWEEN_LINES = 30.0
 """Seconds between two progress lines of a fill or a training if there is no progress bar."""
-_FIRST_WIDTH = 24
+_NAMES_WIDTH = 12
+"""To this width, names in tables are folded."""
+_WIDEST = 10_000
 
 
 def say(label: str, colour: str, sentence: str) -> None:
@@ -50,20 +54,35 @@ def warnings_told() -> Iterator[None]:
 
 
 def print_table(table: TextTable, bold: int | None = None, without: Collection[str] = ()) -> None:
-    """Print a table that fits 80 characters. bold: a column to print in bold. without: headings of omitted columns."""
+    """Print a table as wide as the terminal allows. bold: a column to print in bold. without: headings to omit.
+
+    Long names in the first column are folded; numbers are always whole.
+    """
     drawn = Table(title=table.title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    shown = [i for i, heading in enumerate(table.headings) if heading not in without]
-    widest = max(len(row[0]) for row in table.rows)
-    for i in shown:
-        heading = table.headings[i]
+    for i, heading in enumerate(table.headings):
+        if heading in without:
+            continue
         if i and heading[0] != ">" and not heading[0].isdigit():  # as in "> 1 px" and "5 %"
             heading = heading.replace(" ", "\n")
+        width = max(map(cell_len, [*heading.split("\n"), *(row[i] for row in table.rows)]))
         style = "bold green" if i == bold else None
-        width = None if i else min(_FIRST_WIDTH, widest)
-        drawn.add_column(heading, justify="right" if i else "left", style=style, min_width=width)
+        justify: JustifyMethod = "right" if i else "left"
+        drawn.add_column(heading, justify=justify, style=style, width=width, no_wrap=bool(i), overflow="fold")
+    shown = [i for i, heading in enumerate(table.headings) if heading not in without]
     for row in table.rows:
         drawn.add_row(*(Text(row[i]) for i in shown))
-    output.print(drawn)
+    if _width(drawn) > output.width:
+        drawn.padding = 0  # one space between columns instead of two
+        names = drawn.columns[0]
+        if names.width is not None and (excess := _width(drawn) - output.width) > 0:
+            names.width = max(min(names.width, _NAMES_WIDTH), names.width - excess)
+        drawn.width = _width(drawn)  # perhaps wider than the terminal
+    output.print(drawn, crop=False)
+
+
+def _width(table: Table) -> int:
+    """The width that a table needs for all of its columns."""
+    return Measurement.get(output, output.options.update(max_width=_WIDEST), table).maximum
 
 
 @contextmanager

@@ -9,20 +9,28 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from flowinpaint.cli.console import messages, output, print_table, runs_bar, say, tell_written
+from flowinpaint.cli.console import output, print_table, runs_bar, say, tell_written
 from flowinpaint.cli.options import Device, Jobs, ParameterFile, Root, Seed, parse_list, parse_percents, parse_setting
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_variant, evaluate
 from flowinpaint.evaluation.exported_inputs import export_inputs
 from flowinpaint.evaluation.parameter_file import read_parameters
-from flowinpaint.evaluation.report import R_COLUMN, left_out, overall_tables, run_text, write_reports
+from flowinpaint.evaluation.report import (
+    R_COLUMN,
+    kinds_of_notes,
+    left_out,
+    overall_tables,
+    partial_methods,
+    run_text,
+    write_reports,
+)
 from flowinpaint.evaluation.summary import summarise
 from flowinpaint.evaluation.variants import Variant, parse_variant
 from flowinpaint.masks.cases import INPUTS, PATTERNS, Case, check_inputs, check_patterns, nominal_share
 from flowinpaint.methods.registry import usual_methods
 
-_SHOWN_FAILURES = 3
+_SHOWN = 3
 _DENSITIES = "1,5,10"
 
 
@@ -157,17 +165,24 @@ def command(
     for text_table in overall_tables(scores, reference):
         print_table(text_table, bold=R_COLUMN)
     tell_written(*written)
-    for sentence in left_out(records, settings):
+    for sentence in (*left_out(records, settings), *partial_methods(scores)):
         say("Note:", "yellow", sentence)
     if noted := sum(bool(record.notes) for record in records):
-        say("Note:", "yellow", f"methods left notes on {noted} of {len(records)} runs; results.md lists them.")
+        say("Note:", "yellow", f"{noted} of {len(records)} runs left notes; results.md lists them all.")
+        _say_some(kinds_of_notes(records))
     if failed := [record for record in records if record.measured is None]:
-        say("Failed:", "red", f"{len(failed)} of {len(records)} runs; the same command tries them again.")
-        for record in failed[:_SHOWN_FAILURES]:
-            say("  ", "", f"{run_text(record.key)}: {record.error}")
-        if len(failed) > _SHOWN_FAILURES:
-            messages.print("   …")
+        advice = "results.md lists them all. The same command tries them again, for example after a fix."
+        say("Failed:", "red", f"{len(failed)} of {len(records)} runs; {advice}")
+        _say_some([f"{run_text(record.key)}: {record.error}" for record in failed])
         raise typer.Exit(1)
+
+
+def _say_some(sentences: list[str]) -> None:
+    """Print the first few sentences, and the number of the others."""
+    for sentence in sentences[:_SHOWN]:
+        say("  ", "", sentence)
+    if len(sentences) > _SHOWN:
+        say("  ", "", f"… and {len(sentences) - _SHOWN} more")
 
 
 def _parse_fields(texts: list[str]) -> dict[str, Path]:
@@ -192,7 +207,7 @@ def _export(out: Path, folders: Iterator[tuple[Path, str]]) -> None:
     if written:
         sentence = f"Wrote {len(written)} inputs to {out}; the first is in {written[0][0]}."
         output.print(Text(sentence), soft_wrap=True)
-    for folder, error in failed[:_SHOWN_FAILURES]:
+    for folder, error in failed[:_SHOWN]:
         say("Failed:", "red", f"{folder}: {error}")
     if failed:
         say("Failed:", "red", f"{len(failed)} of {len(written) + len(failed)} inputs were not written.")
@@ -210,5 +225,7 @@ def _parse_settings(settings: list[str], variants: dict[str, Variant]) -> dict[s
             raise InputError(f"--set must be METHOD.KEY=VALUE, such as eed.lam=1e-4, got {text!r}")
         if (method := parse_variant(method).name) not in known:
             raise InputError(f"--set must name one of the methods {', '.join(known)}, got {text!r}")
-        given.setdefault(method, {})[key] = value
+        if key in given.setdefault(method, {}):
+            raise InputError(f"--set must have each parameter once, got {method}.{key} twice")
+        given[method][key] = value
     return given

@@ -20,6 +20,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the random masks of fram
 ParameterFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Parameter file of 'flowinpaint tune'; --set overrides it.")
 ]
+_SETTING = "KEY=VALUE, for example lam=1e-4"
 
 
 def list_option(sentence: str) -> Any:
@@ -44,9 +45,11 @@ def parse_percents(text: str) -> list[float]:
     raise InputError(f"--densities must be percentages above 0 and up to 100, such as 1,5,10, got {text!r}")
 
 
-def parse_setting(text: str, form: str = "KEY=VALUE, for example lam=1e-4") -> tuple[str, float | str]:
+def parse_setting(text: str, form: str = _SETTING) -> tuple[str, float | str]:
     """The key and the value, a number or a string, of KEY=VALUE."""
     key, _, value = text.partition("=")
+    if form == _SETTING and "." in key:
+        raise InputError(f"--set must be {form}, without the method's name, got {text!r}")
     if key and value:
         for number in (int, float):
             with suppress(ValueError):

@@ -60,6 +60,9 @@ def evaluate(
     cases = check_cases(densities, patterns, inputs)
     if jobs < 1:
         raise InputError(f"jobs must be at least 1, got {jobs}")
+    if unnamed := [method for method in methods if not isinstance(method, str)]:
+        kind = type(unnamed[0]).__name__
+        raise InputError(f"methods must be names; register_method gives a function a name; got an object, {kind}")
     variants = {variant.name: variant for variant in map(parse_variant, methods)}
     weights = {name: check_variant(variant) for name, variant in variants.items()}
     if not weights and not fields:

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from flowinpaint.data.folder import IMAGE, SECOND, Sample, find_samples
-from flowinpaint.errors import sentence_of
+import numpy as np
+
+from flowinpaint.data.folder import IMAGE, SECOND, Frame, Sample, find_samples
+from flowinpaint.errors import InputError, sentence_of
 from flowinpaint.evaluation.benchmark import check_cases, make_output_folder
-from flowinpaint.io import StrPath, write_flow, write_mask
+from flowinpaint.io import FLOW_SUFFIXES, StrPath, read_flow, write_flow, write_mask
 from flowinpaint.io.files import write_bytes
 from flowinpaint.masks.cases import Case, case_label
 
@@ -47,9 +49,21 @@ def export_inputs(
 
 def _export(sample: Sample, case: Case, seed: int, folder: Path) -> None:
     frame = sample.load(case, seed)
+    given = folder / ("given.flo" if frame.given.shape[2] == 2 else "given.pfm")
+    _check_earlier(folder, given.name, frame)
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / IMAGE, sample.image.read_bytes())
     if sample.second is not None:
         write_bytes(folder / SECOND, sample.second.read_bytes())
-    write_flow(folder / ("given.flo" if frame.given.shape[2] == 2 else "given.pfm"), frame.given, frame.mask)
+    write_flow(given, frame.given, frame.mask)
     write_mask(folder / "mask.png", frame.mask)
+
+
+def _check_earlier(folder: Path, given: str, frame: Frame) -> None:
+    """InputError if the folder has a field that was computed from other vectors; it would count as one of these."""
+    fields = [folder / f"flow{suffix}" for suffix in FLOW_SUFFIXES if (folder / f"flow{suffix}").exists()]
+    if not fields or not (folder / given).exists():
+        return
+    vectors, mask = read_flow(folder / given)
+    if not np.array_equal(mask, frame.mask) or not np.array_equal(vectors[mask], frame.given[mask]):
+        raise InputError(f"has {fields[0].name}, computed from other vectors; remove it, or export to another folder")

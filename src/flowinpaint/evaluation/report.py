@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -32,7 +33,7 @@ method that judges them separates right from wrong ones: 1 is perfect, 0.5 chanc
 
 
 def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
-    """One table per case over all data sets, sorted by R."""
+    """One table per case over all data sets, sorted by R, methods with fewer samples last."""
     tables = []
     for case in dict.fromkeys(score.case for score in scores):
         own = [score for score in scores if score.case == case]
@@ -45,7 +46,7 @@ def overall_tables(scores: Sequence[Score], reference: str) -> list[TextTable]:
 
 
 def dataset_tables(scores: Sequence[Score]) -> list[TextTable]:
-    """One table per case and data set, sorted by R."""
+    """One table per case and data set, sorted by R, methods with fewer samples last."""
     groups: dict[tuple[Case, str], list[Score]] = {}
     for score in scores:
         if score.dataset is not None:
@@ -58,10 +59,11 @@ def dataset_tables(scores: Sequence[Score]) -> list[TextTable]:
 def _table(title: str, scores: Sequence[Score], counts: Sequence[str]) -> TextTable:
     judged = any(score.inlier_auc is not None for score in scores)
     digits = _DIGITS | ({"inlier_auc": 3} if judged else {})
-    rows = [
-        [s.method, *(number(getattr(s, name), n) for name, n in digits.items()), *(str(getattr(s, c)) for c in counts)]
-        for s in sorted(scores, key=lambda score: float("inf") if score.ratio is None else score.ratio)
-    ]
+    rows = []
+    for s in sorted(scores, key=lambda s: (s.partial, float("inf") if s.ratio is None else s.ratio)):
+        r, *figures = (number(getattr(s, name), n) for name, n in digits.items())
+        marked = f"({r})" if s.partial and s.ratio is not None else r
+        rows.append([s.method, marked, *figures, *(str(getattr(s, c)) for c in counts)])
     headings = [*_HEADINGS, *([_AUC] if judged else []), *(c.replace("failures", "failed") for c in counts)]
     return TextTable(title, headings, rows)
 
@@ -112,6 +114,22 @@ def left_out(records: Sequence[Record], settings: dict[str, Any]) -> list[str]:
             others = dict.fromkeys(sample for _, _, sample in places)
             missing[f"{method}: left out, because they lack image2.png"] = [s for s in others if s not in found]
     return [f"{reason}: {_some(names)}." for reason, names in missing.items() if names]
+
+
+def partial_methods(scores: Sequence[Score]) -> list[str]:
+    """A sentence on the methods that were measured on fewer samples than others."""
+    names = dict.fromkeys(score.method for score in scores if score.partial and score.ratio is not None)
+    return [f"R in parentheses is over fewer samples than the others: {', '.join(names)}."] if names else []
+
+
+def kinds_of_notes(records: Sequence[Record]) -> list[str]:
+    """One note of each kind and method, with its run; notes that differ in their numbers only are of one kind."""
+    found: dict[tuple[str, str], str] = {}
+    for record in records:
+        for note in record.notes:
+            kind = re.sub(r"[-+\d.e]*\d", "", note)
+            found.setdefault((record.key.method, kind), f"{run_text(record.key)}: {note}")
+    return list(found.values())
 
 
 def _some(names: Sequence[str]) -> str:
@@ -181,6 +199,7 @@ def as_markdown(records: Sequence[Record], scores: Sequence[Score], reference: s
         *([_INPUTS] if any(is_input(score.case) for score in scores) else []),
         *_scored_fields(settings),
         *left_out(records, settings),
+        *partial_methods(scores),
         "## Over all data sets",
         *(_markdown(table) for table in overall_tables(scores, reference)),
         "## By data set",

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from flowinpaint.data.folder import Frame, Sample
-from flowinpaint.errors import InputError, check_file
+from flowinpaint.errors import InputError, MissingFileError, check_file
 from flowinpaint.evaluation.measure import Field
 from flowinpaint.io import FLOW_SUFFIXES, StrPath, png_unit, read_flow
 from flowinpaint.masks.cases import Case, case_label
@@ -73,9 +73,10 @@ def field_folders(
             )
         own = FieldFolder(name, folder, by_case)
         if not any(own.file(sample, case).is_file() for sample in samples for case in sample.possible(cases)):
+            first = own.file(samples[0], cases[0])
             raise InputError(
-                f"{OPTION} {name!r}: {path} must have fields for the frames, got no files such as "
-                f"{own.file(samples[0], cases[0])}"
+                f"{OPTION} {name!r}: {path} must have fields for the frames, got no files such as {first} or "
+                f"{_in_folder(first)}"
             )
         found.append(own)
     return found
@@ -83,6 +84,8 @@ def field_folders(
 
 def read_field(path: Path, frame: Frame) -> Field:
     """Read a field for a frame; FileFormatError unless it has the size, channels and values to be compared with it."""
+    if not path.exists():
+        raise MissingFileError(f"{path}: there is no such file, and no {_in_folder(path)}")
     flow, finite = read_flow(path, png_unit(path, "px/256"))  # KITTI's disparity, as the truth
     (height, width, channels), (h, w, c) = frame.truth.shape, flow.shape
     check_file(path, (h, w) != (height, width) and f"must be {width}x{height} pixels as the truth, got {w}x{h}")
@@ -91,6 +94,11 @@ def read_field(path: Path, frame: Frame) -> Field:
     fault = f"must have a vector at all {count} pixels where the truth is valid, got none at {unfilled} of them"
     check_file(path, bool(unfilled) and fault)
     return flow
+
+
+def _in_folder(file: Path) -> Path:
+    """The other place of a sample's field."""
+    return file.with_suffix("") / f"flow{file.suffix}"
 
 
 def doubts(flow: Field, frame: Frame) -> list[str]:

@@ -20,7 +20,8 @@ class Score:
     sample was measured. ratio: R, the mean EPE relative to that of the reference method on the same samples, and over
     all data sets the geometric mean, None if one of them has none; below 1 is better than the reference. drawn: the
     number of samples whose mask was drawn instead of read from a file. given: the fraction of known pixels. wrong,
-    inlier_auc: as in `Measurement`, for an input.
+    inlier_auc: as in `Measurement`, for an input. partial: some samples were measured for other methods, but not for
+    this one, so that its figures cannot be compared with theirs.
     """
 
     method: str
@@ -39,6 +40,7 @@ class Score:
     given: float | None
     wrong: float | None = None
     inlier_auc: float | None = None
+    partial: bool = False
 
 
 _MEANS = ("epe", "epe_unknown", "fl", "over_1", "over_3", "seconds", "given", "wrong", "inlier_auc")
@@ -67,23 +69,34 @@ def summarise(records: Iterable[Record], reference: str) -> list[Score]:
     scores = []
     for case in cases:
         present = [dataset for dataset in datasets if any((case, method, dataset) in groups for method in methods)]
+        common = {d: set[str]().union(*(_measured(groups[case, method, d]) for method in methods)) for d in present}
         for method in methods:
-            own = [_score(method, case, d, groups[case, method, d], groups[case, reference, d]) for d in present]
+            own = [
+                _score(method, case, d, groups[case, method, d], groups[case, reference, d], common[d]) for d in present
+            ]
             scores += [*own, _over_all(method, case, own)]
     return scores
 
 
-def _score(method: str, case: Case, dataset: str, group: Group, base: Group) -> Score:
+def _measured(group: Group) -> set[str]:
+    """The samples that were measured."""
+    return {sample for sample, record in group.items() if record.measured is not None}
+
+
+def _score(method: str, case: Case, dataset: str, group: Group, base: Group, common: set[str]) -> Score:
     measured = [record.measured for record in group.values() if record.measured is not None]
     drawn = sum(record.key.mask != "fixed" for record in group.values())
     failures = len(group) - len(measured)
-    return Score(method, case, dataset, len(group), failures, drawn, _ratio(group, base), **_means(measured))
+    partial = _measured(group) != common
+    ratio = _ratio(group, base)
+    return Score(method, case, dataset, len(group), failures, drawn, ratio, **_means(measured), partial=partial)
 
 
 def _over_all(method: str, case: Case, scores: Sequence[Score]) -> Score:
     samples, failures, drawn = (sum(getattr(s, name) for s in scores) for name in ("samples", "failures", "drawn"))
     ratio = geometric_mean([s.ratio for s in scores])
-    return Score(method, case, None, samples, failures, drawn, ratio, **_means(scores))
+    partial = any(score.partial for score in scores)
+    return Score(method, case, None, samples, failures, drawn, ratio, **_means(scores), partial=partial)
 
 
 def _ratio(group: Group, base: Group) -> float | None:

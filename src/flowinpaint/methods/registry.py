@@ -85,8 +85,9 @@ def get_method(name_or_path: str | Path | OwnFill, argument: str = "method") -> 
         names = [*METHODS, *_plugins()]
         close = _closest(name_or_path, names)
         hint = f"; did you mean {close!r}?" if close else ""
-        if name_or_path.endswith(".py"):
-            hint = f"; name a function in the file: {name_or_path}:function"
+        file = name_or_path if name_or_path.endswith(".py") else f"{name_or_path}.py"
+        if file == name_or_path or Path(file).is_file():
+            hint = f"; name a function in the file: {file}:function"
         raise InputError(
             f"{argument} must be one of {', '.join(names)}, the path of a {WEIGHTS_SUFFIX} file, or module:function, "
             f"got {name_or_path!r}{hint}"

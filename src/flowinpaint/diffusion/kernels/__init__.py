@@ -24,7 +24,7 @@ from types import ModuleType
 
 import torch
 
-_NEEDS = {"cpu": ("numba", "pip install 'flowinpaint[fast]'"), "gpu": ("Triton", "pip install triton")}
+_NEEDS = {"cpu": ("numba", "pip install numba"), "gpu": ("Triton", "pip install triton")}
 _SIDE = 32
 _SLOWER = "neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami and harmonic"
 
