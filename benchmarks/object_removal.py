@@ -34,8 +34,8 @@ def main() -> None:
         truths = sorted(path.parent.glob("flow.*"))
         if not truths:
             continue
-        image, (flow, valid) = fi.read_image(path), fi.read_flow(truths[0])
-        image = np.dstack([image] * 3) if image.ndim == 2 else image
+        picture, (flow, valid) = fi.read_image(path), fi.read_flow(truths[0])
+        image = np.asarray(picture if picture.ndim == 3 else np.dstack([picture] * 3))
         pasted, hole = paste(image, masks[rng.integers(len(masks))], rng)
         if (valid & hole).sum() < 200:
             continue
@@ -61,8 +61,8 @@ def main() -> None:
 
 def paste(image: np.ndarray, mask_file: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """The image with an object at a random place, and the hole (H, W) that is to be filled."""
-    mask = fi.read_image(mask_file)
-    mask = (mask if mask.ndim == 2 else mask[..., 0]) > 127
+    shape = fi.read_image(mask_file)
+    mask = np.asarray((shape if shape.ndim == 2 else shape[..., 0]) > 127)
     size = round(mask.shape[1] * HEIGHT * image.shape[0] / max(mask.shape)), 0
     scale = size[0] / mask.shape[1]
     mask = cv2.resize(mask.astype(np.uint8), None, fx=scale, fy=scale, interpolation=cv2.INTER_NEAREST) > 0
@@ -71,7 +71,7 @@ def paste(image: np.ndarray, mask_file: Path, rng: np.random.Generator) -> tuple
     pasted, hole = image.copy(), np.zeros(image.shape[:2], np.bool_)
     pasted[y : y + mask.shape[0], x : x + mask.shape[1]][mask] = picture[mask]
     hole[y : y + mask.shape[0], x : x + mask.shape[1]] = mask
-    return pasted, binary_dilation(hole, np.ones((3, 3)), MARGIN)
+    return pasted, np.asarray(binary_dilation(hole, np.ones((3, 3), np.bool_), MARGIN))
 
 
 if __name__ == "__main__":

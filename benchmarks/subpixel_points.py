@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import flowinpaint as fi
-from flowinpaint.subpixel import PointSet, at_pixel_centres, local_slopes
+from flowinpaint.points.subpixel import PointSet, at_pixel_centres, local_slopes
 
 POINTS = 5000
 SMOOTH = 1.0

@@ -339,11 +339,9 @@ def test_what_a_format_cannot_hold(tmp_path: Path, name: str, value: float, chan
 
 def test_write_flow_checks_its_arguments(tmp_path: Path) -> None:
     bad: Any
-    for bad in (FLOW[..., 0], FLOW[:0], FLOW.astype(int), FLOW.tolist()):
-        with pytest.raises(InputError, match=r"a\.npy: flow "):
+    for bad in (FLOW[None], FLOW[:0], FLOW.astype(int), "flow"):
+        with pytest.raises(InputError, match=r"flow must "):
             write_flow(tmp_path / "a.npy", bad)
-    with pytest.raises(InputError, match=r"use flow\[\.\.\., None\]"):
-        write_flow(tmp_path / "a.npy", FLOW[..., 0])
     for bad in (KNOWN.astype(int), KNOWN[1:]):
         with pytest.raises(InputError, match=r"valid must be bool \(6, 5\), got "):
             write_flow(tmp_path / "a.npy", FLOW, bad)

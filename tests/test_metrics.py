@@ -77,8 +77,8 @@ def test_bad_inputs_are_named() -> None:
     flow = np.zeros((3, 4, 2))
     with pytest.raises(InputError, match=r"flow must have .*, got \(3, 5, 2\)"):
         epe(np.zeros((3, 5, 2)), flow)
-    with pytest.raises(InputError, match=r"truth must have .*, got \(3, 4\)"):
-        endpoint_error(np.zeros((3, 4)), np.zeros((3, 4)))
+    with pytest.raises(InputError, match=r"truth must have .*, got \(2, 3, 4, 2\)"):
+        endpoint_error(flow, np.zeros((2, 3, 4, 2)))
     with pytest.raises(InputError, match=r"valid must be .*, got float64"):
         fl_outliers(flow, flow, np.ones((3, 4)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"valid must be .*, got bool \(4, 3\)"):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from flowinpaint.networks.weights import save_model
     from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
     from flowinpaint.neuroexplicit.model import Neuroexplicit
-    from flowinpaint.points import PointResults, inpaint_points
+    from flowinpaint.points.fill import PointResults, inpaint_points
     from flowinpaint.result import Progress, Result, Solution
     from flowinpaint.viz.colours import error_map, flow_to_rgb
     from flowinpaint.viz.sheet import preview
@@ -104,7 +104,7 @@ _LAZY = {
     "networks.weights": ("save_model",),
     "neuroexplicit.config": ("NeuroexplicitConfig",),
     "neuroexplicit.model": ("Neuroexplicit",),
-    "points": ("PointResults", "inpaint_points"),
+    "points.fill": ("PointResults", "inpaint_points"),
     "result": ("Progress", "Result", "Solution"),
     "viz.colours": ("error_map", "flow_to_rgb"),
     "viz.sheet": ("preview",),

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from flowinpaint import checks
+from flowinpaint.arguments.request import Field, check_request, finish
+from flowinpaint.arguments.spaces import SpaceName
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.functions import OwnFill
@@ -22,9 +24,7 @@ from flowinpaint.methods.neural import read_network
 from flowinpaint.methods.registry import all_methods, get_method
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.output import confidence_of
-from flowinpaint.request import Field, check_request, finish
 from flowinpaint.result import ProgressCallback, Result, Solution
-from flowinpaint.spaces import SpaceName
 
 if TYPE_CHECKING:
     from flowinpaint.robust.fill import RobustSolution

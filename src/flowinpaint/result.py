@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from flowinpaint.points import PointResults
+    from flowinpaint.points.fill import PointResults
 
 Status = Literal["converged", "max_iterations", "stagnated", "complete"]
 """converged: an iteration reached its tolerance; max_iterations: it reached the maximum number of steps first;
@@ -89,7 +89,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arrays:
     """Numpy arrays behind a `Result`, whatever the types of the caller's arrays.
 
@@ -124,14 +124,15 @@ class Arrays:
         if self.expected_error is not None:
             errors = self.expected_error[filled & ~given if (filled & ~given).any() else filled]
             if (errors := errors[~np.isnan(errors)]).size:
-                parts.append(f"expected error {np.median(errors):.3g} (median of the filled pixels)")
+                unit = " px" if C == 2 else ""
+                parts.append(f"expected error {np.median(errors):.3g}{unit} (median of the filled pixels)")
         if self.inliers is not None and given.any():
             wrong = np.count_nonzero(self.inliers[given] < 0.5) / np.count_nonzero(given)
             parts.append(f"{_percent(wrong)} of the given vectors probably wrong")
         return ",\n  ".join([parts[0], ", ".join(parts[1:])]) if len(parts) > 1 else parts[0]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Result:
     """The dense field that `inpaint` returns, with its expected error.
 

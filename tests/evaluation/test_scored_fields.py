@@ -211,7 +211,7 @@ def test_fields_of_other_vectors_are_neither_kept_nor_removed_by_another_export(
         assert set(dict(export_inputs(root, "given", [0.2])).values()) == {""}
         fill_exported(Path("given"), "nearest")
     before = Path("given/20/A/one/mask.png").read_bytes()
-    fault = "has flow.npy, computed from other vectors; remove it, or export to another folder"
+    fault = "flow.npy must be of these vectors, got others; remove it, or export to another folder"
     assert set(dict(export_inputs(root, "given", [0.2], seed=1)).values()) == {fault}
     assert Path("given/20/A/one/mask.png").read_bytes() == before
 

@@ -182,7 +182,7 @@ def _say_some(sentences: list[str]) -> None:
     for sentence in sentences[:_SHOWN]:
         say("  ", "", sentence)
     if len(sentences) > _SHOWN:
-        say("  ", "", f"… and {len(sentences) - _SHOWN} more")
+        say("  ", "", f"… and {len(sentences) - _SHOWN} more.")
 
 
 def _parse_fields(texts: list[str]) -> dict[str, Path]:

@@ -16,7 +16,7 @@ from flowinpaint.io import FLOW_SUFFIXES, Unit, clip_to_format, read_flow, read_
 from flowinpaint.io.files import existing_file
 from flowinpaint.io.matches import MATCH_SUFFIXES, Matches, read_matches
 from flowinpaint.io.tracks import holds_tracks, read_tracks
-from flowinpaint.points import inpaint_points
+from flowinpaint.points.fill import inpaint_points
 from flowinpaint.result import Result
 
 Array = npt.NDArray[Any]

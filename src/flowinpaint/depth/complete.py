@@ -11,14 +11,14 @@ import numpy.typing as npt
 import torch
 
 from flowinpaint.api import inpaint
+from flowinpaint.arguments.arrays import image_of
 from flowinpaint.depth.restrain import restrain
 from flowinpaint.depth.visibility import check_points, visible_points
 from flowinpaint.errors import InputError
-from flowinpaint.inputs import image_of
 from flowinpaint.methods.builtin import DEFAULT_METHOD
-from flowinpaint.points import PointResults
+from flowinpaint.points.fill import PointResults
+from flowinpaint.points.subpixel import bilinear
 from flowinpaint.result import ProgressCallback, Result
-from flowinpaint.subpixel import bilinear
 
 
 def complete_depth(

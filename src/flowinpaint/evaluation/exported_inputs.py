@@ -66,4 +66,6 @@ def _check_earlier(folder: Path, given: str, frame: Frame) -> None:
         return
     vectors, mask = read_flow(folder / given)
     if not np.array_equal(mask, frame.mask) or not np.array_equal(vectors[mask], frame.given[mask]):
-        raise InputError(f"has {fields[0].name}, computed from other vectors; remove it, or export to another folder")
+        raise InputError(
+            f"{fields[0]} must be of the same vectors, got other ones; remove it, or export to another folder"
+        )

@@ -11,9 +11,11 @@ import struct
 from collections.abc import Callable
 from functools import partial, reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from flowinpaint.arguments.arrays import field_of, map_of
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Array, Flow, Mask, array_bytes, open_npy, read_npz
 from flowinpaint.io.exr import exr_fault, read_exr
@@ -57,21 +59,21 @@ def in_every_channel(condition: Mask) -> Mask:
     return reduce(np.logical_and, np.moveaxis(condition, 2, 0))
 
 
-def write_flow(path: StrPath, flow: Flow, valid: Mask | None = None, unit: Unit | None = None) -> None:
-    """Write a flow (H, W, C) in the format of the suffix, unknown where `valid` (H, W) is False.
+def write_flow(path: StrPath, flow: Any, valid: Any = None, unit: Unit | None = None) -> None:
+    """Write a flow (H, W, C) or (H, W) in the format of the suffix, unknown where `valid` (H, W) is False.
 
-    Without `valid`, non-finite vectors are unknown. unit: of a 16-bit PNG of one channel, as in `read_flow`; the other
-    formats store the values themselves.
+    The flow may be an array, a tensor or a DataArray, as `inpaint` returns it. Without `valid`, non-finite vectors are
+    unknown. unit: of a 16-bit PNG of one channel, as in `read_flow`; the other formats store the values themselves.
     """
     path = Path(path)
-    if not isinstance(flow, np.ndarray) or not np.issubdtype(flow.dtype, np.floating):
-        raise InputError(f"{path}: flow must be a floating array, got {getattr(flow, 'dtype', type(flow))}")
-    if flow.ndim != 3 or 0 in flow.shape:
-        hint = "; use flow[..., None]" if flow.ndim == 2 else ""
-        raise InputError(f"{path}: flow must have shape (H, W, C), got {flow.shape}{hint}")
+    flow = field_of("flow", flow)
+    if not np.issubdtype(flow.dtype, np.floating):
+        raise InputError(f"{path}: flow must be a floating array, got {flow.dtype}")
+    if 0 in flow.shape:
+        raise InputError(f"{path}: flow must have a non-empty shape (H, W, C), got {flow.shape}")
     check_flow_writable(path, flow.shape[2], unit)
     finite = np.isfinite(flow)
-    known: Mask = np.asarray(finite.all(axis=2) if valid is None else valid)
+    known: Mask = np.asarray(finite.all(axis=2) if valid is None else map_of("valid", valid))
     if known.shape != flow.shape[:2] or known.dtype != np.bool_:
         raise InputError(f"{path}: valid must be bool {flow.shape[:2]}, got {known.dtype} {known.shape}")
     _refuse(path, flow, known[..., None] & ~finite, "known values must be finite", "set valid to False there")

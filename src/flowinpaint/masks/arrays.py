@@ -13,10 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from flowinpaint.arguments.arrays import image_of
 from flowinpaint.checks import Limit, check_flow, check_image, check_number
 from flowinpaint.counter_rng import Draws
 from flowinpaint.errors import InputError
-from flowinpaint.inputs import image_of
 from flowinpaint.masks import families
 from flowinpaint.masks.mix import MaskMix
 

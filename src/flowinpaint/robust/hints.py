@@ -10,12 +10,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from flowinpaint.arguments.arrays import image_of, map_of
+from flowinpaint.arguments.spaces import Space, noise_in_space
 from flowinpaint.checks import Limit, check_image, check_point_values
 from flowinpaint.errors import InputError
-from flowinpaint.inputs import image_of, map_of
 from flowinpaint.methods.method import Method
 from flowinpaint.methods.registry import all_methods
-from flowinpaint.spaces import Space, noise_in_space
 
 
 class Hints(NamedTuple):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from flowinpaint.arguments.arrays import field_of, map_of
 from flowinpaint.errors import InputError
 from flowinpaint.opencv import cv2
 
@@ -51,13 +52,14 @@ def field_range(*fields: Field) -> FieldRange:
     return FieldRange(low, high if high > low else low + 1.0)
 
 
-def flow_to_rgb(flow: Field, max_magnitude: float | None = None) -> Rgb:
+def flow_to_rgb(flow: Any, max_magnitude: float | None = None) -> Rgb:
     """Colour a field (H, W, C) as an RGB picture (H, W, 3); non-finite pixels are black.
 
     Two channels get the Middlebury colours: hue is the direction (right red, down yellow, left cyan, up violet),
     saturation the magnitude, full at max_magnitude and darkened beyond it. Other numbers of channels get the turbo
     colours of the value or norm. The colours span 0 to max_magnitude, by default the field's `field_range`.
     """
+    flow = field_of("flow", flow)
     if max_magnitude is None:
         return colour_field(flow, field_range(flow))
     if not 0 < max_magnitude < np.inf:
@@ -84,11 +86,12 @@ def stripes(height: int, width: int, side: int) -> Rgb:
     return np.repeat(np.where(odd, *_HATCH).astype(np.uint8)[..., None], 3, axis=2)
 
 
-def error_map(error: Field, maximum: float | None = None) -> Rgb:
+def error_map(error: Any, maximum: float | None = None) -> Rgb:
     """Colour an error (H, W) in px from black (0) to pale yellow (maximum, by default the 99th percentile).
 
     The picture (H, W, 3) is grey where the error is unknown (nan); inf has the colour of the maximum.
     """
+    error = map_of("error", error)
     if error.ndim != 2:
         raise InputError(f"error must have shape (H, W), got {error.shape}")
     if maximum is not None and not 0 < maximum < np.inf:

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from flowinpaint import checks, regions, spaces
+from flowinpaint import checks
+from flowinpaint.arguments import regions, spaces
+from flowinpaint.arguments.arrays import Kind, adopt, map_of
 from flowinpaint.errors import InputError
-from flowinpaint.inputs import Kind, adopt, map_of
 from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.method import Method
 from flowinpaint.methods.registry import all_methods, get_method

@@ -7,8 +7,8 @@ import pytest
 from scipy.ndimage import distance_transform_edt
 
 import flowinpaint as fi
+from flowinpaint.arguments.regions import image_without
 from flowinpaint.data.demo_scene import sample_scene
-from flowinpaint.regions import image_without
 
 IMAGE, TRUTH = sample_scene(64, 96, seed=4)
 MASK = np.random.default_rng(0).random((64, 96)) < 0.01

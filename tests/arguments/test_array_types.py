@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import flowinpaint as fi
-from flowinpaint.inputs import Kind, adopt
+from flowinpaint.arguments.arrays import Kind, adopt
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.integers(0, 256, (9, 12, 3), dtype=np.uint8)
@@ -161,3 +161,17 @@ def test_a_kind_can_be_pickled() -> None:
     kind = pickle.loads(pickle.dumps(adopt(IMAGE, torch.from_numpy(first(FLOW).copy()), None, None).kind))
     assert kind == Kind("CHW", torch.device("cpu"))
     assert kind(DENSE).shape == (2, 9, 12)
+
+
+def test_tensors_may_go_to_metrics_pictures_and_files(tmp_path: Any) -> None:
+    tensor = torch.from_numpy(first(DENSE).copy())
+    truth = DENSE + np.float32(0.5)
+    moved = torch.from_numpy(first(truth).copy())
+    assert fi.epe(tensor, moved) == fi.epe(DENSE, truth) == fi.epe(tensor, truth)
+    assert fi.epe(tensor[None], moved[None], valid=torch.from_numpy(MASK)[None]) == fi.epe(DENSE, truth, MASK)
+    np.testing.assert_array_equal(fi.flow_to_rgb(tensor), fi.flow_to_rgb(DENSE))
+    np.testing.assert_array_equal(fi.error_map(tensor[:1]), fi.error_map(DENSE[..., 0]))
+    fi.write_flow(tmp_path / "a.flo", tensor)
+    np.testing.assert_array_equal(fi.read_flow(tmp_path / "a.flo")[0], DENSE)
+    fi.write_flow(tmp_path / "a.pfm", DENSE[..., 0])
+    np.testing.assert_array_equal(fi.read_flow(tmp_path / "a.pfm")[0][..., 0], DENSE[..., 0])

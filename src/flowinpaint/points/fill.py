@@ -10,16 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from flowinpaint import spaces
 from flowinpaint.api import inpaint
+from flowinpaint.arguments import spaces
+from flowinpaint.arguments.spaces import SpaceName
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
 from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.registry import all_methods, get_method
-from flowinpaint.point_inputs import GivenPoints, check_points, select, size_of
-from flowinpaint.result import ProgressCallback, Result
-from flowinpaint.spaces import SpaceName
-from flowinpaint.subpixel import (
+from flowinpaint.points.checks import GivenPoints, check_points, select, size_of
+from flowinpaint.points.subpixel import (
     Merged,
     PointSet,
     at_pixel_centres,
@@ -28,6 +27,7 @@ from flowinpaint.subpixel import (
     local_slopes,
     merge,
 )
+from flowinpaint.result import ProgressCallback, Result
 
 Array = npt.NDArray[Any]
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from flowinpaint.arguments.arrays import image_of, to_numpy
 from flowinpaint.checks import Limit, is_known
 from flowinpaint.errors import InputError, warn_user
-from flowinpaint.inputs import image_of, to_numpy
 from flowinpaint.io.image_headers import MAX_PIXELS
 
 Array = npt.NDArray[Any]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flowinpaint as fi
-from flowinpaint import subpixel
-from flowinpaint.subpixel import PointSet, at_pixel_centres, bilinear, local_slopes, merge
+from flowinpaint.points import subpixel
+from flowinpaint.points.subpixel import PointSet, at_pixel_centres, bilinear, local_slopes, merge
 
 Array = npt.NDArray[Any]
 H, W = 40, 56

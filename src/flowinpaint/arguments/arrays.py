@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from flowinpaint.errors import InputError, warn_user
 
@@ -36,7 +35,7 @@ class Kind:
     """
 
     layout: Layout = "HWC"
-    device: torch.device | None = None
+    device: Any = None
     template: Any = None
 
     def __call__(self, array: Array) -> Any:
@@ -48,6 +47,8 @@ class Kind:
             array = array[None] if is_map else np.moveaxis(array, -1, 0)
             array = array[None] if self.layout == "BCHW" else array
         if self.device is not None:
+            import torch
+
             return torch.from_numpy(np.array(array, order="C")).to(self.device)
         if self.template is None:
             return array
@@ -75,6 +76,8 @@ def adopt(image: object, flow: object, mask: object, image_where: object) -> Ado
     if _is_xarray(image) and _is_xarray(flow):
         shared = [d for d in flow.dims if d in image.dims]  # type: ignore[attr-defined]
         image = image.transpose(*shared, ...)  # type: ignore[attr-defined]
+    if getattr(flow, "requires_grad", False):
+        warn_user("flow requires gradients, but inpaint returns none; for gradients use fi.load_model.")
     picture, valid = (None, None) if image is None else image_of(image)
     field = to_numpy("flow", flow, "(H, W, C)")
     layout = _layout_of(field, None if picture is None else picture.shape[:2], _is_torch(flow), _is_xarray(flow))
@@ -85,7 +88,7 @@ def adopt(image: object, flow: object, mask: object, image_where: object) -> Ado
         where = valid if where is None else valid & where
     kind = Kind(
         layout,
-        flow.device if isinstance(flow, torch.Tensor) else None,
+        flow.device if _is_torch(flow) else None,  # type: ignore[attr-defined]
         flow if _is_xarray(flow) else None,
     )
     return Adopted(picture, field, None if mask is None else map_of("mask", mask), where, kind)
@@ -124,6 +127,14 @@ def image_of(image: object, name: str = "image") -> tuple[Array, Array | None]:
     return array, valid
 
 
+def field_of(name: str, value: object) -> Array:
+    """A field as an array (H, W, C): of any type, tensors and DataArrays also with channels first, or (H, W)."""
+    field = to_numpy(name, value, "(H, W, C)")
+    layout = _layout_of(field, None, _is_torch(value), _is_xarray(value), name)
+    field = field[0] if layout == "BCHW" else field[..., None] if layout == "HW" else field
+    return np.moveaxis(field, 0, -1) if layout in ("CHW", "BCHW") else field
+
+
 def map_of(name: str, value: object) -> Array:
     """A map as an array (H, W): of any type, with axes of length 1 in front or behind removed."""
     array = np.asarray(value) if _is_pil(value) else to_numpy(name, value, "(H, W)")
@@ -147,11 +158,9 @@ def to_numpy(name: str, value: object, shape: str, fill: bool = True) -> Array:
     if isinstance(value, np.ndarray):
         return value
     if _is_torch(value):
-        tensor: torch.Tensor = value  # type: ignore[assignment]
-        if tensor.requires_grad:
-            warn_user(f"{name} requires gradients, but inpaint returns none; for gradients use fi.load_model.")
-        tensor = tensor.detach()
-        return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).cpu().numpy()
+        tensor: Any = value.detach()  # type: ignore[attr-defined]
+        half = tensor.dtype.itemsize < 4 and tensor.is_floating_point()  # numpy has no bfloat16
+        return np.asarray((tensor.float() if half else tensor).cpu())
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], np.ndarray):
         raise InputError(
             f"{name} must be an array {shape}, got a pair; fi.read_flow returns (flow, valid): pass its first part"
@@ -174,7 +183,9 @@ def to_numpy(name: str, value: object, shape: str, fill: bool = True) -> Array:
     raise InputError(f"{name} must be an array {shape}, got {type(value).__name__}{hint}")
 
 
-def _layout_of(field: Array, size: tuple[int, ...] | None, torch_flow: bool, xarray_flow: bool) -> Layout:
+def _layout_of(
+    field: Array, size: tuple[int, ...] | None, torch_flow: bool, xarray_flow: bool, name: str = "flow"
+) -> Layout:
     """The axes of a flow, from its shape and the size of its image; InputError if it has none of the layouts.
 
     Only tensors and DataArrays may have channels first, which is their convention.
@@ -198,7 +209,7 @@ def _layout_of(field: Array, size: tuple[int, ...] | None, torch_flow: bool, xar
             f"flow must be one field, got a batch of shape {shape}; loop over it, or use fi.load_model for batches"
         )
     if field.ndim != 3 or min(shape) < 1:
-        raise InputError(f"flow must have a non-empty shape (H, W, C) or (H, W), got {shape}")
+        raise InputError(f"{name} must have a non-empty shape (H, W, C) or (H, W), got {shape}")
     return "HWC"
 
 
@@ -207,7 +218,8 @@ def _is_pil(value: object) -> bool:
 
 
 def _is_torch(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _is_xarray(value: object) -> bool:
