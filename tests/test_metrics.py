@@ -80,7 +80,7 @@ def test_bad_inputs_are_named() -> None:
     with pytest.raises(InputError, match=r"truth must have .*, got \(2, 3, 4, 2\)"):
         endpoint_error(flow, np.zeros((2, 3, 4, 2)))
     with pytest.raises(InputError, match=r"valid must be .*, got float64"):
-        fl_outliers(flow, flow, np.ones((3, 4)))  # type: ignore[arg-type]
+        fl_outliers(flow, flow, np.ones((3, 4)))
     with pytest.raises(InputError, match=r"valid must be .*, got bool \(4, 3\)"):
         epe(flow, flow, np.ones((4, 3), bool))
     with pytest.raises(InputError, match="valid must have at least one pixel"):

@@ -67,5 +67,5 @@ def _check_earlier(folder: Path, given: str, frame: Frame) -> None:
     vectors, mask = read_flow(folder / given)
     if not np.array_equal(mask, frame.mask) or not np.array_equal(vectors[mask], frame.given[mask]):
         raise InputError(
-            f"{fields[0]} must be of the same vectors, got other ones; remove it, or export to another folder"
+            f"{fields[0].name} must be of these vectors, got others; remove it, or export to another folder"
         )
