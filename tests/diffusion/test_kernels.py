@@ -186,6 +186,6 @@ def test_without_numba_the_plain_kernels_serve_and_the_extra_is_named_once(monke
     ):
         monkeypatch.setitem(sys.modules, name, None)
     kernels._warn_of_plain_kernels.cache_clear()
-    with pytest.warns(UserWarning, match=r"numba is not installed.*flowinpaint\[fast\]"):
+    with pytest.warns(UserWarning, match=r"numba is not installed.*pip install numba"):
         assert kernels_for(MULTIGRID, torch.device("cpu")) is reference
     assert kernels_for(MULTIGRID, torch.device("cpu")) is reference

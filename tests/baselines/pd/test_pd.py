@@ -249,7 +249,7 @@ def test_bad_parameters_are_refused(model: PD, parameters: dict[str, Any]) -> No
 
 def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "diffusers.models.unets.unet_2d", None)
-    with pytest.raises(InputError, match=r"flowinpaint\[pd\]"):
+    with pytest.raises(InputError, match=r"pip install diffusers"):
         PD(TINY)
 
 
