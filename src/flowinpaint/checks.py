@@ -34,7 +34,7 @@ def check_flow(flow: Array) -> npt.NDArray[np.floating[Any]]:
         how = {
             "u": "if 0 is unknown, pass np.where(flow > 0, flow * np.float32(unit), np.nan)",
             "c": "pass np.stack([flow.real, flow.imag], -1)",
-        }.get(flow.dtype.kind, "pass flow.astype(np.float32)")
+        }.get(flow.dtype.kind, "pass flow.astype(np.float32), NaN where unknown")
         raise InputError(f"flow must have a floating type, NaN where unknown, got {flow.dtype}; {how}")
     return flow
 
@@ -91,7 +91,8 @@ def warn_of_suspicious(
         if others.size and (is_known(others) & (others != 0)).any(-1).mean() > 0.5:
             warn_user(f"mask looks inverted: {found}, most others are not; it must be True where known.")
     elif 2 * zeros > count:
-        warn_user(f"flow: {found}; if zero means unknown, pass mask=(flow != 0).any(-1).")
+        remedy = "mask=flow != 0" if flow.shape[2] == 1 else "mask=(flow != 0).any(-1)"
+        warn_user(f"flow: {found}; if zero means unknown, pass {remedy}.")
     elif count == known.size and not judged:
         name, remedy = ("mask", "it must be False where unknown") if has_mask else ("flow", "mark unknown ones by NaN")
         warn_user(f"{name}: every vector is known, so there is nothing to fill; {remedy}.")

@@ -175,3 +175,14 @@ def test_tensors_may_go_to_metrics_pictures_and_files(tmp_path: Any) -> None:
     np.testing.assert_array_equal(fi.read_flow(tmp_path / "a.flo")[0], DENSE)
     fi.write_flow(tmp_path / "a.pfm", DENSE[..., 0])
     np.testing.assert_array_equal(fi.read_flow(tmp_path / "a.pfm")[0][..., 0], DENSE[..., 0])
+
+
+def test_data_arrays_of_other_coordinates_are_refused_and_maps_have_no_name() -> None:
+    xarray = pytest.importorskip("xarray")
+    depth = xarray.DataArray(np.abs(FLOW[..., 0]), dims=("y", "x"), coords={"y": range(9)}, name="depth")
+    depth.attrs["units"] = "m"
+    image = xarray.DataArray(IMAGE, dims=("y", "x", "band"), coords={"y": range(9)})
+    result = fill(image, depth, robust=True)
+    assert (result.flow.name, result.expected_error.name, result.confidence.attrs) == ("depth", None, {})
+    with pytest.raises(ValueError, match="image must have the coordinates of flow along 'y', got others"):
+        fill(image.isel(y=slice(None, None, -1)), depth)

@@ -76,3 +76,10 @@ def test_an_inverse_fill_is_positive_and_finite_without_bounds() -> None:
 def test_wrong_spaces_and_bounds_are_errors(keywords: dict[str, object], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         fi.inpaint(IMAGE, **{"flow": DEPTH, **keywords})  # type: ignore[arg-type]
+
+
+def test_bounds_without_any_known_value_are_an_error_and_errors_stay_within_the_range() -> None:
+    with pytest.raises(ValueError, match=r"bounds must include known values, which are .* got 5000 to 6000"):
+        fi.inpaint(IMAGE, DEPTH, bounds=(5000, 6000))
+    result = fi.inpaint(IMAGE, DEPTH, space="inverse")
+    assert result.expected_error.max() <= np.ptp(result.flow)

@@ -343,9 +343,26 @@ def test_a_removed_object_and_uncertain_vectors_stay_out(folder: Path, monkeypat
         "fill", "image.png", "flow.flo", "-o", "sure.flo", "--max-error", "1", "--errors", "e.npy"
     )
     assert code == 0
-    assert "% of the pixels are unknown." in stdout
+    assert "% of the pixels stay unknown." in stdout
     errors = np.load("e.npy")
     assert errors.shape == (24, 33)
     np.testing.assert_array_equal(fi.read_flow("sure.flo")[1], errors <= 1)
     code, _, stderr = run_cli("fill", "image.png", "flow.flo", "-o", "o.flo", "--method", "nearest", "--max-error", "1")
     assert (code, stderr.startswith("Error: --max-error needs --robust")) == (1, True)
+
+
+def test_a_mask_that_cannot_be_of_an_object_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    common = ("fill", "image.png", "dense.flo", "-o", "o.flo")
+    fi.write_mask("none.png", np.zeros((24, 33), np.bool_))
+    code, _, stderr = run_cli(*common, "--remove", "none.png")
+    assert (code, stderr.startswith("Error: none.png: the mask of --remove must be non-zero on the object")) == (
+        1,
+        True,
+    )
+    around = np.ones((24, 33), np.bool_)
+    around[8:12, 8:12] = False
+    fi.write_mask("around.png", around)
+    code, _, stderr = run_cli(*common, "--remove", "around.png", "--grow", "0")
+    assert (code, "Warning: around.png: 98 % of the pixels are the object" in stderr) == (0, True)
+    assert run_cli(*common, "--grow", "3")[2] == "Error: --grow needs --remove\n"

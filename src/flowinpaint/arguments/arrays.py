@@ -52,10 +52,12 @@ class Kind:
             return torch.from_numpy(np.array(array, order="C")).to(self.device)
         if self.template is None:
             return array
-        if is_map and self.layout != "HW":
-            one = self.template.isel({self.template.dims[2 if self.layout == "HWC" else 0]: 0}, drop=True)
-            return one.copy(data=array.reshape(one.shape)).rename(None)
-        return self.template.copy(data=array)
+        if not is_map:
+            return self.template.copy(data=array)
+        one = self.template
+        if self.layout != "HW":
+            one = one.isel({one.dims[2 if self.layout == "HWC" else 0]: 0}, drop=True)
+        return one.copy(data=array.reshape(one.shape)).rename(None).drop_attrs()
 
 
 class Adopted(NamedTuple):
@@ -76,6 +78,7 @@ def adopt(image: object, flow: object, mask: object, image_where: object) -> Ado
     if _is_xarray(image) and _is_xarray(flow):
         shared = [d for d in flow.dims if d in image.dims]  # type: ignore[attr-defined]
         image = image.transpose(*shared, ...)  # type: ignore[attr-defined]
+        _check_coordinates(image, flow, shared)
     if getattr(flow, "requires_grad", False):
         warn_user("flow requires gradients, but inpaint returns none; for gradients use fi.load_model.")
     picture, valid = (None, None) if image is None else image_of(image)
@@ -92,6 +95,13 @@ def adopt(image: object, flow: object, mask: object, image_where: object) -> Ado
         flow if _is_xarray(flow) else None,
     )
     return Adopted(picture, field, None if mask is None else map_of("mask", mask), where, kind)
+
+
+def _check_coordinates(image: Any, flow: Any, dims: list[Any]) -> None:
+    """Raise InputError if two DataArrays have different coordinates along the dimensions that they share."""
+    for d in (d for d in dims if d in image.coords and d in flow.coords and image.sizes[d] == flow.sizes[d]):
+        if not np.array_equal(image.coords[d].values, flow.coords[d].values):
+            raise InputError(f"image must have the coordinates of flow along {d!r}, got others; align them first")
 
 
 def image_of(image: object, name: str = "image") -> tuple[Array, Array | None]:

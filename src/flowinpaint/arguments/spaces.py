@@ -48,7 +48,8 @@ def check_space(space: object, flow: Array, known: npt.NDArray[np.bool_]) -> Spa
         return None
     least = flow[known].min()
     if not least > 0:
-        raise InputError(f"flow must be above 0 where known for space={space!r}, got {least:.4g}")
+        hint = "; if 0 means unknown, pass mask=flow > 0" if least == 0 else ""
+        raise InputError(f"flow must be above 0 where known for space={space!r}, got {least:.4g}{hint}")
     return _SPACES[str(space)]
 
 
@@ -69,8 +70,14 @@ def check_bounds(bounds: object, space: Space | None) -> tuple[float, float] | N
 
 
 def warn_of_bounds(bounds: tuple[float, float] | None, flow: Array, known: npt.NDArray[np.bool_]) -> None:
-    """Warn if known values are outside the bounds."""
-    if bounds is not None and (count := int(((flow[known] < bounds[0]) | (flow[known] > bounds[1])).sum())):
+    """Warn if known values are outside the bounds; InputError if all are."""
+    count = 0 if bounds is None else int(((flow[known] < bounds[0]) | (flow[known] > bounds[1])).sum())
+    if bounds is not None and count == flow[known].size:
+        raise InputError(
+            f"bounds must include known values, which are {flow[known].min():.4g} to {flow[known].max():.4g}, got "
+            f"{bounds[0]:g} to {bounds[1]:g}"
+        )
+    if bounds is not None and count:
         warn_user(
             f"bounds: {count} of {flow[known].size} known values are outside {bounds[0]:g} to {bounds[1]:g}; they are "
             "kept, and no filled value goes there."
@@ -99,8 +106,12 @@ def from_space(space: Space, u: Array, flow: Array, known: npt.NDArray[np.bool_]
 
 
 def error_from_space(space: Space, error: Array, filled: Array) -> Array:
-    """Expected errors (H, W) of values in a space as errors of the filled field (H, W, C), to first order."""
-    return (error * _slope(space, filled.astype(np.float64))).astype(np.float32)
+    """Expected errors (H, W) of values in a space as errors of the filled field (H, W, C), to first order.
+
+    They are at most the range of the filled values.
+    """
+    moved = error * _slope(space, filled.astype(np.float64))
+    return np.asarray(np.minimum(moved, np.ptp(filled)), np.float32)
 
 
 def typical_noise(space: Space, noise: float, flow: Array, known: npt.NDArray[np.bool_]) -> float:

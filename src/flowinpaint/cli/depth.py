@@ -81,7 +81,8 @@ def command(
         Path | None, typer.Option(help="Also draw image, points, depth and expected error to this file.")
     ] = None,
     max_error: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Leave depths unknown whose expected error is larger.")
+        float | None,
+        typer.Option(metavar="NUMBER", help="Largest expected error, in metres; the rest stays unknown."),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -167,4 +168,4 @@ def _sentence(out: Path, points: _Points, result: Result) -> str:
         f"Wrote {out}: {depths}, from {visible} of {count} points{removed}; {result.info['method']} on "
         f"{result.info['device']}, {result.info['seconds']:.2f} s."
     )
-    return sentence + (f" {100 * unknown:.3g} % of the pixels are unknown." if unknown else "")
+    return sentence + (f" {100 * unknown:.3g} % of the pixels stay unknown." if unknown else "")

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 from scipy.ndimage import distance_transform_edt
 
-from flowinpaint.cli.console import output, solver_bar, warnings_told
+from flowinpaint.cli.console import output, say, solver_bar, warnings_told
 from flowinpaint.cli.options import Device, ParameterFile, parse_setting
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
@@ -29,6 +29,8 @@ Array = npt.NDArray[Any]
 
 GROW = 4
 """Margin in px around a removed object: its edges are blurred over a few pixels."""
+_LARGEST_OBJECT = 0.5
+"""Share of the image above which the mask of an object is probably inverted."""
 
 
 def command(
@@ -112,7 +114,7 @@ def command(
     ] = "linear",
     bounds: Annotated[
         tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value, in the field's unit."),
+        typer.Option(metavar="LOW HIGH", help="Smallest and largest filled value, in px, or in metres with --unit."),
     ] = None,
     remove: Annotated[
         Path | None,
@@ -120,7 +122,10 @@ def command(
             metavar="MASK", help="Remove the object where this mask file is not zero: ignore its vectors and image."
         ),
     ] = None,
-    grow: Annotated[int, typer.Option(min=0, metavar="PX", help="Margin around the object of --remove, in px.")] = GROW,
+    grow: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="PX", help=f"Margin around the object of --remove, in px; default {GROW}."),
+    ] = None,
     fill_where: Annotated[
         Path | None, typer.Option(metavar="MASK", help="Mask image; fill only where the mask is not zero.")
     ] = None,
@@ -138,7 +143,8 @@ def command(
         ),
     ] = None,
     max_error: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Leave vectors unknown whose expected error is larger.")
+        float | None,
+        typer.Option(metavar="NUMBER", help="Largest expected error, in px or metres; the rest stays unknown."),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -169,8 +175,12 @@ def command(
         check_takes_weights(found)
     if inliers is not None and not judged:
         raise InputError("--inliers needs --robust, --noise, --confidence or --second")
-    if invert_mask and mask is None:
-        raise InputError("--invert-mask needs --mask")
+    for option, wanted, other, given in (
+        ("--invert-mask", invert_mask, "--mask", mask),
+        ("--grow", grow, "--remove", remove),
+    ):
+        if wanted not in (None, False) and given is None:
+            raise InputError(f"{option} needs {other}")
     outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error)
     files = [image, flow, mask, params, second, remove, fill_where, image_where, *map(_file_of, (noise, confidence))]
     outputs.check_names(files, kind != "field")
@@ -182,7 +192,7 @@ def command(
     sparse.apply_mask(mask, invert_mask)
     trusted_image = _read_alike(image_where, read_mask, image, guide)
     if remove is not None:
-        kept = ~_grown(_read_alike(remove, read_mask, image, guide), grow)
+        kept = ~_grown(remove, _read_alike(remove, read_mask, image, guide), GROW if grow is None else grow)
         sparse.keep(kept)
         trusted_image = kept if trusted_image is None else kept & trusted_image
     if not judged:
@@ -207,7 +217,7 @@ def command(
     iterations = f", {info['iterations']} iterations" if info["iterations"] else ""
     sentence = f"{sparse.given(result)}; {info['method']} on {info['device']}, {info['seconds']:.2f} s{iterations}."
     if unfilled := 1 - float(np.isfinite(arrays.flow).all(-1).mean()):
-        sentence += f" {100 * unfilled:.3g} % of the pixels are unknown."
+        sentence += f" {100 * unfilled:.3g} % of the pixels stay unknown."
     output.print(Text(f"Wrote {out}: {sentence}"), soft_wrap=True)
     if (probabilities := sparse.probabilities(result)) is not None:
         noun = "known vectors" if result.points is None else "used points"
@@ -246,9 +256,13 @@ def _point_values(option: str, text: str | None, read: Callable[[Path], Array]) 
         raise type(error)(f"{option}: {error}") from error
 
 
-def _grown(mask: Array | None, margin: int) -> Array:
-    """A mask (H, W) and the pixels within a margin in px."""
-    assert mask is not None
+def _grown(path: Path, mask: Array | None, margin: int) -> Array:
+    """The mask (H, W) of an object, and the pixels within a margin in px."""
+    if mask is None or not mask.any():
+        raise InputError(f"{path}: the mask of --remove must be non-zero on the object, got zero everywhere")
+    if mask.mean() > _LARGEST_OBJECT:
+        found = f"{path}: {100 * mask.mean():.0f} % of the pixels are the object"
+        say("Warning:", "yellow", f"{found}; the mask of --remove must be non-zero on the object, not around it.")
     return np.asarray(distance_transform_edt(~mask) <= margin)
 
 

@@ -103,7 +103,7 @@ class SparseInput:
         """The number of known vectors or points, as the first part of a sentence."""
         assert self.known is not None
         if result.points is None:
-            return f"{self.known.sum()} of {self.known.size} vectors are known"
+            return f"from {self.known.sum()} of {self.known.size} vectors"
         used, count = int(result.points.used.sum()), len(result.points.used)
         skipped = f", {count - used} were skipped" if used < count else ""
         return f"{used} of {count} points were used{skipped}"

@@ -48,9 +48,10 @@ def complete_depth(
     visible_only: False keeps points behind nearer objects. bounds: smallest and largest depth of the result, by default
     those of the visible points.
 
-    `result.flow` (H, W, 1) and `result.expected_error` (H, W) are in the unit of depth. A pixel with a visible point
-    keeps its depth, of several points that of the nearest, unless `robust`, `noise` or `confidence` says otherwise.
-    `result.points` has for each point whether the camera sees it (`used`), `inliers`, and the depth there (`fitted`).
+    `result.flow` (H, W, 1) and `result.expected_error` (H, W) are numpy arrays in the unit of depth. A pixel with a
+    visible point keeps its depth, of several points that of the nearest, unless `robust`, `noise` or `confidence` says
+    otherwise. `result.points` has for each point whether the camera sees it (`used`), `inliers`, and the depth there
+    (`fitted`).
     """
     size = _size(image)
     places, distance = check_points(uv, depth)

@@ -55,7 +55,7 @@ def read_mask(path: StrPath) -> Mask:
         return np.asarray(open_npy(path, "biu") != 0)
     pixels = decode_image(path, path.read_bytes())
     shades = pixels[(pixels != 0) & (pixels != pixels.max())].size
-    fault = f"a mask must have two values, got {shades} between 0 and the largest; threshold the image"
+    fault = f"a mask must have two values, got {shades} pixels of others; threshold the image"
     check_file(path, shades > 0 and fault)
     return np.asarray((pixels.reshape(*pixels.shape[:2], -1) != 0).any(axis=2))
 

@@ -139,6 +139,8 @@ class Method:
             known = ", ".join(self.parameters) or "none"
             close = get_close_matches(unknown[0], [*ARGUMENTS, *self.parameters], n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
+            if unknown[0] == "max_error":
+                hint = "; call result.trusted(max_error)"
             if unknown[0] == "seed" and self.takes_weights:
                 hint = "; seed needs robust, noise, confidence or second"
             raise InputError(f"{unknown[0]} must be a parameter of {self.name!r}, which has {known}{hint}")
