@@ -8,6 +8,7 @@ its input.
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ SMALLEST_SIDE = 8
 
 MATCHES_PER_NEIGHBOUR = 5
 """RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
+_RIC_SEEDS = 3
+"""Random seeds to try if no k gives a finite field, which is rare."""
 Points = npt.NDArray[np.float32]
 
 
@@ -83,15 +86,17 @@ def opencv_ric(
     try:
         # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach. OpenCV's code
         # also returns a non-finite field now and then, mostly again with the same k but hardly ever with half of it.
-        while k > 0 and (dense is None or not np.isfinite(dense).all()):
-            cv2.setRNGSeed(0)
+        halves = [k >> i for i in range(k.bit_length())]
+        for seed, k in product(range(_RIC_SEEDS), halves):
+            if dense is not None and np.isfinite(dense).all():
+                break
+            cv2.setRNGSeed(seed)
             interpolator = _contrib().createRICInterpolator()
             interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
             interpolator.setK(k)
             with suppress(cv2.error):
                 # The second image is for its variational refinement, which is off.
                 dense = interpolator.interpolate(guide, points, guide, points + vectors)
-            k //= 2
     finally:
         cv2.setNumThreads(threads)
     return _solution("opencv-ric", dense, flow, points)
