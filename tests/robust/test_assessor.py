@@ -53,7 +53,10 @@ def outputs(seed: int = 0) -> Tensor:
 
 
 class TestPointNetwork:
-    network = PointNetwork(5, 3, 2, hints=4, pair_hints=2, width=8)
+    @property
+    def network(self) -> PointNetwork:
+        torch.manual_seed(0)
+        return PointNetwork(5, 3, 2, hints=4, pair_hints=2, width=32)
 
     def inputs(self) -> tuple[Tensor, Tensor, Tensor, Features]:
         own, near = features(5, 3), neighbours()
