@@ -19,7 +19,7 @@ from flowinpaint.version import __version__
 
 VERBS = {
     "fill": "Fill a sparse field, guided by an image.",
-    "depth": "Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense metric depth.",
+    "depth": "Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense depth.",
     "show": "Draw a field as a picture with a key: colours or arrows.",
     "demo": "Fill the sparse flow of a generated scene with every method, and draw the results.",
     "methods": "List the methods and their parameters.",

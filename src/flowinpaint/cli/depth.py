@@ -1,4 +1,4 @@
-"""`flowinpaint depth`: from a LiDAR scan, a sparse depth image or a COLMAP model to dense metric depth."""
+"""`flowinpaint depth`: from a LiDAR scan, a sparse depth image or a COLMAP model to dense depth."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def command(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense metric depth."""
+    """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense depth."""
     if (scan is None) == (colmap is None):
         raise InputError("depth needs either SCAN or --colmap, got " + ("both" if scan else "none"))
     for option, value in (("--errors", errors), ("--max-error", max_error)):

@@ -94,7 +94,7 @@ def command(
     ] = None,
     inliers: Annotated[
         Path | None,
-        typer.Option(help="Also write the probability that each known vector is correct: .pfm, .npy, .npz or .tif."),
+        typer.Option(help="Also write inlier probabilities: .pfm, .npy, .npz or .tif; .txt has one per point."),
     ] = None,
     columns: Annotated[
         str | None,

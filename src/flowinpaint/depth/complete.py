@@ -1,4 +1,4 @@
-"""`complete_depth`: dense metric depth from an image and points of known depth."""
+"""`complete_depth`: dense depth from an image and points of known depth."""
 
 from __future__ import annotations
 
