@@ -89,7 +89,10 @@ ERRORS = {
         ["image.png", "behind.bin", "--calibration", "calib.txt"],
         "at least one point must be inside image.png",
     ),
-    "errors of nearest": (["image.png", "sparse.png", "--errors", "e.pfm", "--method", "nearest"], "--errors needs a"),
+    "errors of nearest": (
+        ["image.png", "sparse.png", "--errors", "e.pfm", "--method", "nearest"],
+        "--errors needs --robust, or a method that predicts its errors",
+    ),
     "errors as PNG": (["image.png", "sparse.png", "--errors", "e.png"], "--errors must be a file name ending in"),
     "overwriting": (["image.png", "sparse.png", "--preview", "image.png"], "image.png: must not be an input"),
     "unit": (["image.png", "sparse.png", "--unit", "inch"], "--unit must be m/256"),

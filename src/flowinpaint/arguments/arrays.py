@@ -84,8 +84,6 @@ def adopt(image: object, flow: object, mask: object, image_where: object) -> Ado
     picture, valid = (None, None) if image is None else image_of(image)
     field = to_numpy("flow", flow, "(H, W, C)")
     layout = _layout_of(field, None if picture is None else picture.shape[:2], _is_torch(flow), _is_xarray(flow))
-    field = field[0] if layout == "BCHW" else field[..., None] if layout == "HW" else field
-    field = np.moveaxis(field, 0, -1) if layout in ("CHW", "BCHW") else field
     where = None if image_where is None else map_of("image_where", image_where)
     if valid is not None:
         where = valid if where is None else valid & where
@@ -94,7 +92,7 @@ def adopt(image: object, flow: object, mask: object, image_where: object) -> Ado
         flow.device if _is_torch(flow) else None,  # type: ignore[attr-defined]
         flow if _is_xarray(flow) else None,
     )
-    return Adopted(picture, field, None if mask is None else map_of("mask", mask), where, kind)
+    return Adopted(picture, _channels_last(field, layout), None if mask is None else map_of("mask", mask), where, kind)
 
 
 def _check_coordinates(image: Any, flow: Any, dims: list[Any]) -> None:
@@ -141,6 +139,11 @@ def field_of(name: str, value: object) -> Array:
     """A field as an array (H, W, C): of any type, tensors and DataArrays also with channels first, or (H, W)."""
     field = to_numpy(name, value, "(H, W, C)")
     layout = _layout_of(field, None, _is_torch(value), _is_xarray(value), name)
+    return _channels_last(field, layout)
+
+
+def _channels_last(field: Array, layout: Layout) -> Array:
+    """A field of a layout as (H, W, C)."""
     field = field[0] if layout == "BCHW" else field[..., None] if layout == "HW" else field
     return np.moveaxis(field, 0, -1) if layout in ("CHW", "BCHW") else field
 

@@ -18,6 +18,7 @@ from flowinpaint.errors import InputError
 from flowinpaint.methods.functions import OwnFill
 from flowinpaint.methods.method import Method
 from flowinpaint.methods.registry import all_methods, get_method
+from flowinpaint.networks.output import confidence_of
 from flowinpaint.result import Arrays, ProgressCallback, Result
 
 if TYPE_CHECKING:
@@ -154,7 +155,9 @@ def finish(request: Request, raw: Result) -> Result:
     if request.space is not None or request.bounds is not None:
         kept = request.known[..., None] & (raw.flow == request.field[1])  # bit by bit
         filled = np.where(kept, request.flow, filled)
-    confidence = raw.confidence if error is raw.expected_error else confidence_of(error)
+    confidence = raw.confidence
+    if error is not raw.expected_error:
+        confidence = confidence_of(torch.from_numpy(error)).numpy()
     region = regions.filled_region(request.known, raw.inliers, request.fill_where, request.max_gap)
     if region is not None:
         filled = np.where(region[..., None], filled, np.float32(np.nan))
@@ -180,11 +183,3 @@ def finish(request: Request, raw: Result) -> Result:
         arrays=arrays,
         restore=kind,
     )
-
-
-def confidence_of(error: Array | None) -> Array | None:
-    """The probability that the error is below 1, as `networks.output.confidence_of`."""
-    if error is None:
-        return None
-    with np.errstate(divide="ignore"):
-        return -np.expm1(-1 / error)

@@ -89,11 +89,8 @@ def command(
     """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense depth."""
     if (scan is None) == (colmap is None):
         raise InputError("depth needs either SCAN or --colmap, got " + ("both" if scan else "none"))
-    for option, value in (("--errors", errors), ("--max-error", max_error)):
-        if value is None or robust or get_method(method).gives_error:
-            continue
-        raise InputError(f"{option} needs a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}")
     outputs = Outputs(out, errors, None, preview, parse_unit(unit), max_error)
+    outputs.check_predicts(get_method(method), robust)
     outputs.check_names([image, scan, *(calibration or [])])
     with unit_option_named():
         outputs.check_writable(1)

@@ -165,23 +165,17 @@ def command(
         if robust and not found.takes_weights:
             raise InputError(f"--method {method} cannot judge points; add --no-robust, or choose another method")
     judged = robust or any(x is not None for x in (noise, confidence, second))
-    for option, value in (("--errors", errors), ("--max-error", max_error)):
-        if value is not None and not (found.gives_error or judged):
-            raise InputError(
-                f"{option} needs --robust, or a method that predicts its errors, such as {DEFAULT_METHOD}, got {method}"
-            )
+    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error)
+    outputs.check_predicts(found, judged)
     found.check_parameters({key: value for key, value in overrides.items() if key != "seed" or not judged})
     if judged:
         check_takes_weights(found)
     if inliers is not None and not judged:
         raise InputError("--inliers needs --robust, --noise, --confidence or --second")
-    for option, wanted, other, given in (
-        ("--invert-mask", invert_mask, "--mask", mask),
-        ("--grow", grow, "--remove", remove),
-    ):
-        if wanted not in (None, False) and given is None:
-            raise InputError(f"{option} needs {other}")
-    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error)
+    if invert_mask and mask is None:
+        raise InputError("--invert-mask needs --mask")
+    if grow is not None and remove is None:
+        raise InputError("--grow needs --remove")
     files = [image, flow, mask, params, second, remove, fill_where, image_where, *map(_file_of, (noise, confidence))]
     outputs.check_names(files, kind != "field")
     with unit_option_named():

@@ -20,6 +20,8 @@ from flowinpaint.io import (
     write_image,
     write_map,
 )
+from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.methods.method import Method
 from flowinpaint.result import Result
 from flowinpaint.text_tables import write_text
 
@@ -57,6 +59,15 @@ class Outputs:
             suffixes = (*MAP_SUFFIXES, *(POINT_SUFFIXES if points and option == "--inliers" else ()))
             if file is not None and file.suffix.lower() not in suffixes:
                 raise InputError(f"{option} must be a file name ending in {', '.join(suffixes)}, got {file}")
+
+    def check_predicts(self, method: Method, judged: bool) -> None:
+        """Raise InputError if an output needs expected errors, which the method predicts only if it judges vectors."""
+        for option, wanted in (("--errors", self.errors), ("--max-error", self.max_error)):
+            if wanted is not None and not (judged or method.gives_error):
+                raise InputError(
+                    f"{option} needs --robust, or a method that predicts its errors, such as {DEFAULT_METHOD}, got "
+                    f"{method.name}"
+                )
 
     def check_writable(self, channels: int) -> None:
         """Raise InputError if a file cannot be written."""

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 
 from flowinpaint.api import inpaint
-from flowinpaint.arguments.arrays import image_of
 from flowinpaint.depth.restrain import restrain
 from flowinpaint.depth.visibility import check_points, visible_points
 from flowinpaint.errors import InputError
 from flowinpaint.methods.builtin import DEFAULT_METHOD
+from flowinpaint.points.checks import size_of
 from flowinpaint.points.fill import PointResults
 from flowinpaint.points.subpixel import bilinear
 from flowinpaint.result import ProgressCallback, Result
@@ -53,7 +53,7 @@ def complete_depth(
     otherwise. `result.points` has for each point whether the camera sees it (`used`), `inliers`, and the depth there
     (`fitted`).
     """
-    size = _size(image)
+    size = size_of(image, None)
     places, distance = check_points(uv, depth)
     visible = visible_points(places, distance) if visible_only else np.ones(len(places), np.bool_)
     front = np.flatnonzero(visible)[_front(places[visible], distance[visible], size)]
@@ -88,8 +88,9 @@ def complete_depth(
     assert arrays is not None
     inliers = None
     if arrays.inliers is not None:
-        columns, rows = np.rint(places).astype(np.intp).T
-        inliers = np.where(visible, arrays.inliers[rows, columns], np.float32(np.nan))
+        inliers = np.full(len(places), np.nan, np.float32)
+        columns, rows = np.rint(places[visible]).astype(np.intp).T
+        inliers[visible] = arrays.inliers[rows, columns]
     fitted = bilinear(arrays.flow, places)[:, 0].astype(np.float32)
     return replace(result, points=PointResults(visible, inliers, fitted))
 
@@ -117,16 +118,6 @@ def depth_image(uv: npt.ArrayLike, depth: npt.ArrayLike, size: tuple[int, ...]) 
     places, distance = check_points(uv, depth)
     front = _front(places, distance, size)
     return _placed(places[front], distance[front], size)[..., None]
-
-
-def _size(image: object) -> tuple[int, int]:
-    """Height and width of an image of any type and layout."""
-    shape = image_of(image)[0].shape
-    if len(shape) == 3 and shape[0] in (1, 3, 4) and shape[2] not in (1, 3, 4):  # channels first
-        shape = shape[1:]
-    if len(shape) not in (2, 3):
-        raise InputError(f"image must have shape (H, W, 3) or (H, W), got {shape}")
-    return int(shape[0]), int(shape[1])
 
 
 def _front(places: npt.NDArray[np.float64], distance: npt.NDArray[Any], size: tuple[int, ...]) -> npt.NDArray[np.intp]:

@@ -28,6 +28,8 @@ _HEADROOM = 1.25
 _UNKNOWN_ERROR = 128
 _HATCH = (64, 96)
 """Greys of the stripes where a field is unknown."""
+STRIPE = 6
+"""Width of these stripes in px of the picture."""
 
 
 class FieldRange(NamedTuple):

@@ -9,12 +9,21 @@ from flowinpaint.errors import InputError
 from flowinpaint.opencv import cv2
 from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.arrows import arrow_grid, draw_arrows, round_length
-from flowinpaint.viz.colours import Field, FieldRange, Rgb, as_rgb, colour_field, draw_dots, field_range, stripes
+from flowinpaint.viz.colours import (
+    STRIPE,
+    Field,
+    FieldRange,
+    Rgb,
+    as_rgb,
+    colour_field,
+    draw_dots,
+    field_range,
+    stripes,
+)
 from flowinpaint.viz.sheet import arrow_key, contact_sheet, field_key
 
 SHORTEST, LONGEST = 640, 2000
 """The longer side of the picture in px; smaller fields are enlarged, larger ones shrunk."""
-_STRIPE = 6
 _DARK = 64
 """Grey of the ground of sparse fields without an image, and the darker one of the stripes."""
 _SPARSE = 0.3
@@ -87,7 +96,7 @@ def _ground(image: Field | None, known: npt.NDArray[np.bool_], size: tuple[int, 
     sparse = 0 < known.mean() < _SPARSE
     if image is None and sparse:
         return np.full((height, width, 3), _DARK, np.uint8)
-    hatch = stripes(height, width, _STRIPE)
+    hatch = stripes(height, width, STRIPE)
     if image is None:
         return hatch
     rgb = np.asarray(cv2.resize(as_rgb(image), size, interpolation=cv2.INTER_AREA), np.uint8)

@@ -11,6 +11,7 @@ from flowinpaint.opencv import cv2
 from flowinpaint.text_tables import three_figures
 from flowinpaint.viz.arrows import draw_arrow
 from flowinpaint.viz.colours import (
+    STRIPE,
     Field,
     FieldRange,
     Rgb,
@@ -35,7 +36,6 @@ _PANEL_HEIGHT = 1000
 _SMALL_PANEL = 240
 _NO_IMAGE = 128
 _THINNEST = 16
-_STRIPE = 6
 _MAX_COLUMNS = 6
 # Off-white, so that a static field (white) stands out.
 _PAPER = 238
@@ -144,7 +144,7 @@ def _striped(picture: Rgb, known: npt.NDArray[np.bool_], size: tuple[int, int]) 
     if known.all():
         return picture
     H, W = known.shape
-    return np.where(known[..., None], picture, stripes(H, W, round(_STRIPE * W / size[0])))
+    return np.where(known[..., None], picture, stripes(H, W, round(STRIPE * W / size[0])))
 
 
 def _score(field: Field, truth: Field | None, note: str) -> str:
