@@ -8,7 +8,6 @@ its input.
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,8 +30,8 @@ SMALLEST_SIDE = 8
 
 MATCHES_PER_NEIGHBOUR = 5
 """RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
-_RIC_SEEDS = 3
-"""Random seeds to try if no k gives a finite field, which is rare."""
+_LARGER_K = (8, 16, 32)
+"""Values of k to try last, as far as there are enough matches for them."""
 Points = npt.NDArray[np.float32]
 
 
@@ -80,20 +79,21 @@ def opencv_ric(
     guide, points, vectors = _matches("opencv-ric", image, flow, mask)
     # OpenCV discards motions beyond its own limit unless this is raised.
     longest = 2 * float(np.abs(vectors).max())
-    k = min(k, max(1, len(points) // MATCHES_PER_NEIGHBOUR))
+    most = max(1, len(points) // MATCHES_PER_NEIGHBOUR)
+    k = min(k, most)
     dense, threads = None, cv2.getNumThreads()
     cv2.setNumThreads(1)  # with one thread and a fixed random seed, repeated calls rarely differ
     try:
         # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach. OpenCV's code
         # also returns a non-finite field now and then, mostly again with the same k but hardly ever with half of it.
-        halves = [k >> i for i in range(k.bit_length())]
-        for seed, k in product(range(_RIC_SEEDS), halves):
-            if dense is not None and np.isfinite(dense).all():
+        # With a k below 8 all halves sometimes fail, so larger ones follow.
+        for tried in (*(k >> i for i in range(k.bit_length())), *_LARGER_K):
+            if (dense is not None and np.isfinite(dense).all()) or tried > most:
                 break
-            cv2.setRNGSeed(seed)
+            cv2.setRNGSeed(0)
             interpolator = _contrib().createRICInterpolator()
             interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
-            interpolator.setK(k)
+            interpolator.setK(tried)
             with suppress(cv2.error):
                 # The second image is for its variational refinement, which is off.
                 dense = interpolator.interpolate(guide, points, guide, points + vectors)
