@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from flowinpaint.errors import InputError, warn_user
+from flowinpaint.forked import check_fork
 from flowinpaint.io.flow import in_every_channel
 
 Array = npt.NDArray[Any]
@@ -146,10 +147,10 @@ def full_scale(picture: npt.NDArray[Any]) -> int:
 
 
 def check_device(device: object) -> torch.device:
-    """The torch device; "auto" is CUDA if available, else the CPU."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """The torch device; "auto" is CUDA if available, else the CPU. InputError if it cannot be used."""
     try:
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
         chosen = torch.device(device)  # type: ignore[call-overload]
     except (RuntimeError, TypeError):
         chosen = None
@@ -158,6 +159,7 @@ def check_device(device: object) -> torch.device:
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         raise InputError(f"device must be cpu or one of PyTorch's {count} CUDA devices, got {str(device)!r}")
+    check_fork(chosen)
     return chosen
 
 

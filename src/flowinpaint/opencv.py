@@ -8,8 +8,10 @@ methods. Modules of the package use `from flowinpaint.opencv import cv2`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowinpaint.errors import InputError
 
-__all__ = ["WHEELS", "contrib_command", "cv2", "installed_wheels", "load_opencv", "silenced"]
+__all__ = ["WHEELS", "contrib_command", "cv2", "installed_wheels", "load_opencv", "silenced", "single_threaded"]
 
 WHEELS = ("opencv-contrib-python-headless", "opencv-python-headless", "opencv-contrib-python", "opencv-python")
 """The distributions that own `cv2`. The first is the extra `opencv`: it has all that flowinpaint uses."""
@@ -84,16 +86,63 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
 
 
-@contextmanager
-def silenced() -> Iterator[None]:
-    """Keep OpenCV from printing, since our errors name the file."""
-    log = getattr(load_opencv().utils, "logging", load_opencv())  # OpenCV 5 or 4
-    level = log.getLogLevel()
-    log.setLogLevel(0)
-    try:
-        yield
-    finally:
-        log.setLogLevel(level)
+class _Setting:
+    """A setting of OpenCV, which is one for the whole process, at 0 while at least one thread needs that.
+
+    The first thread to enter sets it and the last one to leave restores it, unless somebody else has changed it since.
+    at_zero: what `read` returns after `write(0)`.
+    """
+
+    def __init__(self, read: Callable[[], int], write: Callable[[int], object], at_zero: int) -> None:
+        self._read, self._write, self._at_zero = read, write, at_zero
+        self._before, self._users, self._lock = at_zero, 0, threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget_other_threads)
+
+    @contextmanager
+    def zero(self) -> Iterator[None]:
+        with self._lock:
+            if not self._users:
+                self._before = self._read()
+                if self._before != self._at_zero:
+                    self._write(0)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users = max(0, self._users - 1)
+                if not self._users:
+                    self._restore()
+
+    def _restore(self) -> None:
+        if self._before != self._at_zero and self._read() == self._at_zero:
+            self._write(self._before)
+
+    def _forget_other_threads(self) -> None:
+        self._lock = threading.Lock()
+        if self._users:
+            self._users = 0
+            self._restore()
+
+
+def _log() -> Any:
+    return getattr(load_opencv().utils, "logging", load_opencv())  # OpenCV 5 or 4
+
+
+_LOG_LEVEL = _Setting(lambda: int(_log().getLogLevel()), lambda level: _log().setLogLevel(level), at_zero=0)
+# Not setNumThreads(1): it joins OpenCV's threads, which in a forked process are gone, and may then wait forever.
+_THREADS = _Setting(lambda: int(cv2.getNumThreads()), lambda count: cv2.setNumThreads(count), at_zero=1)
+
+
+def silenced() -> AbstractContextManager[None]:
+    """Keep OpenCV from logging, since our errors name the file. libpng and libjpeg print some errors nevertheless."""
+    return _LOG_LEVEL.zero()
+
+
+def single_threaded() -> AbstractContextManager[None]:
+    """Make OpenCV compute in the calling thread."""
+    return _THREADS.zero()
 
 
 class _Lazy(ModuleType):

@@ -30,7 +30,7 @@ from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.files import StrPath, atomic_path, existing_file
 from flowinpaint.io.image_headers import check_image_file
 from flowinpaint.io.images import decode_image
-from flowinpaint.opencv import cv2, silenced
+from flowinpaint.opencv import cv2
 
 SIZES = 3
 """Pictures are stored at full, half and quarter size."""
@@ -162,8 +162,7 @@ def in_threads(
     function: Callable[[Item], Outcome], items: Sequence[Item], jobs: int | None = os.cpu_count()
 ) -> Generator[Outcome, None, None]:
     """Map a function over items in threads, in order; an error or Ctrl-C stops the threads."""
-    # `decode_image` also silences OpenCV and restores its log level; threads may do so in the wrong order.
-    with silenced(), ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         yield from pool.map(function, items)
 
 

@@ -2,7 +2,6 @@
 
 import io
 import math
-import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, check_file
 from flowinpaint.io.image_headers import MAX_EXPANSION, size_fault
+from flowinpaint.io.npy_header import read_npy_header
 
 Array = npt.NDArray[Any]
 Flow = npt.NDArray[np.floating[Any]]
@@ -85,30 +85,27 @@ def open_npy(path: Path, kinds: str) -> Array:
 
 def _load_npy(path: Path, stream: IO[bytes], size: int, kinds: str, dimensions: tuple[int, ...] | None = None) -> Array:
     """`open_npy` from a stream of `size` bytes; with `dimensions`, an array with one of these numbers of axes."""
-    old = np.lib.format.read_magic(stream) == (1, 0)
-    read_header = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read_header(stream)
+    shape, fortran_order, dtype, type_name = read_npy_header(stream)
     allowed = dimensions or ((2, 3) if "f" in kinds else (2,))
-    if dtype.kind not in kinds or 0 in shape or len(shape) not in allowed:
+    if dtype is None or dtype.kind not in kinds or 0 in shape or len(shape) not in allowed:
         types = {"iuf": "floating or integer", "f": "floating", "biuf": "real"}.get(kinds, "bool or integer")
         sizes = " (H, W)" + (" or (H, W, C)" if "f" in kinds else "")
         wanted = types + (sizes if dimensions is None else f" with {' or '.join(map(str, dimensions))} dimensions")
-        raise FileFormatError(f"{path}: must hold {wanted}, got {dtype.name} {shape}")
+        raise FileFormatError(f"{path}: must hold {wanted}, got {type_name} {shape}")
     needed = stream.tell() + math.prod(shape) * dtype.itemsize
     height = shape[0] if dimensions is None else math.prod(shape) // shape[1]
     check_file(path, size_fault(shape[1], height, needed, size))
-    stream.seek(0)
-    array = np.lib.format.read_array(stream, allow_pickle=False)
-    array = array.astype(array.dtype.newbyteorder("="), order="C")
+    values = np.frombuffer(stream.read(needed - stream.tell()), dtype)
+    array = values.reshape(shape[::-1]).T if fortran_order else values.reshape(shape)
+    array = array.astype(dtype.newbyteorder("="), order="C")
     return array[..., None] if dimensions is None and "f" in kinds and array.ndim == 2 else array
 
 
 @contextmanager
 def _decoding(path: Path) -> Iterator[None]:
-    """Turn any error of numpy or zipfile over damaged bytes into a FileFormatError, and silence their warnings."""
+    """Turn any error of numpy or zipfile over damaged bytes into a FileFormatError."""
     try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
+        yield
     except (FileFormatError, OSError):
         raise
     except Exception as error:

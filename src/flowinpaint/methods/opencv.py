@@ -18,7 +18,7 @@ from torch import Tensor
 from flowinpaint.checks import check_whole
 from flowinpaint.errors import InputError, warn_user
 from flowinpaint.extras import is_installed, needs
-from flowinpaint.opencv import cv2
+from flowinpaint.opencv import cv2, single_threaded
 from flowinpaint.result import ProgressCallback, Solution
 
 MOST_MATCHES = 32_766
@@ -81,9 +81,8 @@ def opencv_ric(
     longest = 2 * float(np.abs(vectors).max())
     most = max(1, len(points) // MATCHES_PER_NEIGHBOUR)
     k = min(k, most)
-    dense, threads = None, cv2.getNumThreads()
-    cv2.setNumThreads(1)  # with one thread and a fixed random seed, repeated calls rarely differ
-    try:
+    dense = None
+    with single_threaded():  # with a fixed random seed, repeated calls then rarely differ
         # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach. OpenCV's code
         # also returns a non-finite field now and then, mostly again with the same k but hardly ever with half of it.
         # With a k below 8 all halves sometimes fail, so larger ones follow.
@@ -97,8 +96,6 @@ def opencv_ric(
             with suppress(cv2.error):
                 # The second image is for its variational refinement, which is off.
                 dense = interpolator.interpolate(guide, points, guide, points + vectors)
-    finally:
-        cv2.setNumThreads(threads)
     return _solution("opencv-ric", dense, flow, points)
 
 

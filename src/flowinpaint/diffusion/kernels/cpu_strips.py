@@ -52,4 +52,5 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork: the child would wait forever
+    # The threads do not survive a fork, so a child that uses any starts its own. `forked` is about PyTorch's threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
