@@ -109,7 +109,7 @@ def image_of(image: object, name: str = "image") -> tuple[Array, Array | None]:
     """
     if _is_pil(image):
         mode = image.mode  # type: ignore[attr-defined]
-        array = np.asarray(image if mode in _GREY else image.convert("RGB"))  # type: ignore[attr-defined]
+        array = plain(np.asarray(image if mode in _GREY else image.convert("RGB")))  # type: ignore[attr-defined]
         if array.dtype == np.int32 and array.size and array.min() >= 0 and array.max() < 2**16:
             array = array.astype(np.uint16)  # PIL's mode for some 16-bit files
         return (array * np.uint8(255) if array.dtype == np.bool_ else array), None
@@ -150,17 +150,31 @@ def _channels_last(field: Array, layout: Layout) -> Array:
 
 def map_of(name: str, value: object) -> Array:
     """A map as an array (H, W): of any type, with axes of length 1 in front or behind removed."""
-    array = np.asarray(value) if _is_pil(value) else to_numpy(name, value, "(H, W)")
+    array = plain(np.asarray(value)) if _is_pil(value) else to_numpy(name, value, "(H, W)")
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
     return array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
 
 def to_numpy(name: str, value: object, shape: str, fill: bool = True) -> Array:
-    """Any array, tensor, image or nested list as a numpy array.
+    """Any array, tensor, image or nested list as a numpy array that PyTorch can share.
 
     shape: what errors say about the argument. fill: masked values become NaN, or False.
     """
+    return plain(_any_to_numpy(name, value, shape, fill))
+
+
+def plain(array: Array) -> Array:
+    """The array itself, or a copy if PyTorch rejects its byte order or strides, or if it is of a subclass.
+
+    Negative strides do not show in numpy's flags along an axis of length 1.
+    """
+    array = np.asarray(array)
+    native = array.dtype.newbyteorder("=")
+    return array if array.dtype == native and min(array.strides, default=0) >= 0 else array.astype(native, order="C")
+
+
+def _any_to_numpy(name: str, value: object, shape: str, fill: bool) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         if not fill or not np.ma.is_masked(value):
             return np.asarray(value.data)

@@ -73,7 +73,7 @@ def array_bytes(path: Path, flow: Flow, valid: Mask) -> bytes:
     if path.suffix.lower() == ".npy":
         np.save(stream, field, allow_pickle=False)
     else:
-        np.savez(stream, flow=field, valid=valid)
+        np.savez(stream, flow=field, valid=np.ascontiguousarray(valid))
     return stream.getvalue()
 
 

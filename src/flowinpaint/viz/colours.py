@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.arguments.arrays import field_of, map_of
+from flowinpaint.arguments.arrays import field_of, map_of, plain
 from flowinpaint.errors import InputError
 from flowinpaint.opencv import cv2
 
@@ -182,6 +182,7 @@ def resized(rgb: Rgb, size: tuple[int, int]) -> Rgb:
 
 def as_rgb(image: Field) -> Rgb:
     """Convert an image (H, W), (H, W, 1) or (H, W, 3), uint8, uint16 or float in 0..1, to uint8 RGB (H, W, 3)."""
+    image = plain(image)
     planes = image[..., None] if image.ndim == 2 else image
     if planes.ndim != 3 or planes.shape[2] not in (1, 3) or 0 in planes.shape:
         raise InputError(f"image must have shape (H, W), (H, W, 1) or (H, W, 3), got {image.shape}")
