@@ -11,6 +11,7 @@ import numpy as np
 from numba import boolean, float32, int64, njit, types, void
 from numba.core import event
 
+from flowinpaint.diffusion.kernels.compile_lock import CompileLock
 from flowinpaint.diffusion.kernels.first_use import COMPILATIONS, announce
 
 Loop = Callable[..., None]
@@ -59,10 +60,27 @@ class LoopOfTypes:
             return self._loops[dtype]
 
 
-class _Announcer(event.Listener):
-    """Tells the user when numba starts to compile, which it does not do for a loop in its cache."""
+class _LockedError(Exception):
+    """Another process compiles loops of the same folder."""
+
+
+class _Listener(event.Listener):
+    """Learns when numba starts to compile, which it does not do for a loop in its cache.
+
+    Then it tells the user, and takes the lock of the cache folder; _LockedError if another process has it.
+    """
+
+    def __init__(self, lock: CompileLock) -> None:
+        self._lock, self._thread = lock, threading.get_ident()
+        self.started = False
 
     def on_start(self, event: Any) -> None:
+        if self.started or threading.get_ident() != self._thread:  # a function that the loop calls, or another thread's
+            return
+        folder = event.data["dispatcher"].stats.cache_path
+        if folder is not None and not self._lock.take(folder):
+            raise _LockedError
+        self.started = True
         announce("CPU")
 
     def on_end(self, event: Any) -> None:
@@ -72,19 +90,33 @@ class _Announcer(event.Listener):
 def compile_loop(function: Callable[..., Any], signature: Any, options: dict[str, Any]) -> Any:
     """Compile a loop for a signature, or load it from numba's cache.
 
-    The cache is next to the module, in the user's cache folder if that is not writable, or in NUMBA_CACHE_DIR.
+    The cache is next to the module, in the user's cache folder if that is not writable, or in NUMBA_CACHE_DIR. If
+    several processes need a loop that is not there, one compiles it and the others wait.
     """
     name = f"{function.__module__}.{function.__qualname__}"
-    with event.install_listener("numba:compile", _Announcer()):
+    with CompileLock() as lock:
         try:
-            loop = njit(signature, cache=True, **options)(function)
-        except RuntimeError:  # none of them is writable
+            loop, compiled = _compile_or_load(function, signature, options, lock)
+        except _LockedError:
+            lock.wait()
+            loop, compiled = _compile_or_load(function, signature, options, lock)
+        except RuntimeError:  # no folder is writable
             COMPILATIONS.uncached = True
-            COMPILATIONS.compiled.append(name)
-            return njit(signature, **options)(function)
-    (COMPILATIONS.compiled if loop.stats.cache_misses else COMPILATIONS.loaded).append(name)
-    COMPILATIONS.folders.add(loop.stats.cache_path)
+            with event.install_listener("numba:compile", _Listener(lock)):
+                loop, compiled = njit(signature, **options)(function), True
+    (COMPILATIONS.compiled if compiled else COMPILATIONS.loaded).append(name)
+    if loop.stats.cache_path is not None:
+        COMPILATIONS.folders.add(loop.stats.cache_path)
     return loop
+
+
+def _compile_or_load(
+    function: Callable[..., Any], signature: Any, options: dict[str, Any], lock: CompileLock
+) -> tuple[Any, bool]:
+    """The loop, and whether it was compiled."""
+    listener = _Listener(lock)
+    with event.install_listener("numba:compile", listener):
+        return njit(signature, cache=True, **options)(function), listener.started
 
 
 # No reordering and no assumptions about NaN: an invalid vector must remain visible as NaN.

@@ -48,12 +48,13 @@ def compiling_for_gpu() -> Iterator[None]:
         timer.cancel()
 
 
-def announce(device: str) -> None:
-    """Print the line, unless it was printed before."""
+def announce(device: str, elsewhere: bool = False) -> None:
+    """Print the line, unless it was printed before. elsewhere: another process compiles."""
     if COMPILATIONS.announced:
         return
     COMPILATIONS.announced = True
     often = "once on this machine; 'flowinpaint warmup' compiles everything at once"
     if device == "CPU" and COMPILATIONS.uncached:
         often = f"in every process, because {NO_CACHE}"
-    print(f"flowinpaint: compiling for this {device}, up to ten seconds, {often}", file=sys.stderr, flush=True)
+    what = "waiting for another process, which compiles" if elsewhere else "compiling"
+    print(f"flowinpaint: {what} for this {device}, up to ten seconds, {often}", file=sys.stderr, flush=True)
