@@ -139,26 +139,6 @@ def test_the_cpu_takes_its_own_kernels_where_numba_is_there() -> None:
     assert kernels_for(MULTIGRID, torch.device("cpu")) is ours
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_process_gets_threads_of_its_own() -> None:
-    backend("cpu")
-    script = """
-import os, signal, torch
-from flowinpaint.diffusion.kernels import multigrid_cpu as cpu
-torch.set_num_threads(2)
-done = []
-cpu.for_each(done.append, [1, 2])
-assert sorted(done) == [1, 2]
-child = os.fork()
-if child == 0:
-    signal.alarm(20)
-    cpu.for_each(done.append, [3, 4])
-    os._exit(0 if sorted(done) == [1, 2, 3, 4] else 1)
-assert os.waitpid(child, 0)[1] == 0
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
-
-
 def test_freshly_compiled_loops_round_as_those_from_the_cache(tmp_path: Path) -> None:
     backend("cpu")
     script = """

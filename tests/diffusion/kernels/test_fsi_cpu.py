@@ -1,8 +1,5 @@
 """The FSI cycle for the CPU against plain PyTorch."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -106,22 +103,3 @@ def test_inputs_need_not_be_contiguous() -> None:
     turned = [x.transpose(2, 3).contiguous().transpose(2, 3) for x in (u, known, weights)]
     ours = diffuse(turned[0], turned[1], turned[2], 5)
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-4)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_process_gets_threads_of_its_own() -> None:
-    script = """
-import os, signal, torch
-from flowinpaint.diffusion.kernels.cpu_strips import together
-torch.set_num_threads(2)
-done = []
-together(done.append, [1, 2])
-assert sorted(done) == [1, 2]
-child = os.fork()
-if child == 0:
-    signal.alarm(20)
-    together(done.append, [3, 4])
-    os._exit(0 if sorted(done) == [1, 2, 3, 4] else 1)
-assert os.waitpid(child, 0)[1] == 0
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
