@@ -25,13 +25,13 @@ METHODS = ["nearest", "harmonic", "flownets", "neuroexplicit"]
 METHODS += ["opencv-ric", "opencv-edgeaware"] if is_installed("peers") else []
 
 
-def fill(method: str = "nearest", **keywords: bool) -> str:
+def fill(method: str = "nearest", robust: bool = False) -> str:
     """A hash of the result."""
     rng = np.random.default_rng(0)
     image = rng.integers(0, 256, (*SIZE, 3), np.uint8)
     flow = np.where(rng.random((*SIZE, 1)) < 0.2, rng.normal(size=(*SIZE, 2)), np.nan)
     with warnings.catch_warnings(action="ignore"):
-        result = fi.inpaint(image, flow, method=method, device="cpu", **keywords)
+        result = fi.inpaint(image, flow, method=method, device="cpu", robust=robust)
     return hashlib.sha256(result.flow.tobytes()).hexdigest()
 
 
@@ -92,7 +92,12 @@ def gradients() -> None:
 
 def in_thread() -> None:
     found: list[bool] = []
-    thread = threading.Thread(target=lambda: (fill(), found.append(ends_well(fill))))
+
+    def fill_and_fork() -> None:
+        fill()
+        found.append(ends_well(fill))
+
+    thread = threading.Thread(target=fill_and_fork)
     thread.start()
     thread.join()
     assert found == [True]

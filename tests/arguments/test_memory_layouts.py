@@ -1,7 +1,7 @@
 """Strides, alignment and byte order of arrays: results are those of contiguous native copies, bit for bit."""
 
 from collections.abc import Callable
-from dataclasses import astuple, is_dataclass
+from dataclasses import astuple
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -59,7 +59,7 @@ def broadcast(x: Array) -> Array:
     return np.broadcast_to(x[:1], x.shape) if (x == x[:1]).all() else x
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "contiguous": np.ascontiguousarray,
     "rows reversed": reversed_along(0),
     "columns reversed": reversed_along(1),
@@ -170,9 +170,10 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, torch.Tensor):
         a, b = a.numpy(), b.numpy()
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    if isinstance(a, list | tuple) or is_dataclass(a):
-        a, b = (x if isinstance(x, list | tuple) else astuple(x) for x in (a, b))
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    if isinstance(a, fi.PointResults):
+        a, b = astuple(a), astuple(b)
+    if isinstance(a, list | tuple):
         return all(same(x, y) for x, y in zip(a, b, strict=True))
     return bool(a == b)
 
@@ -211,7 +212,8 @@ def test_axes_of_length_one_may_have_negative_strides_and_arrays_the_other_byte_
 @pytest.mark.parametrize("kind", [np.float16, np.longdouble])
 def test_half_and_extended_precision_are_computed_in_single(kind: type) -> None:
     a = arguments(4, 5, 1, grey=False, deep=False, seed=0)
-    flow, image = a["flow"].astype(kind), (a["image"] / 255).astype(kind)
+    flow: Array = a["flow"].astype(kind)
+    image: Array = (a["image"] / 255).astype(kind)
     flow[1, 1] = np.nan
     result = fi.inpaint(image, flow, method="harmonic", device="cpu").flow
     single = fi.inpaint(image.astype(np.float32), flow.astype(np.float32), method="harmonic", device="cpu").flow
