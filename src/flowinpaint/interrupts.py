@@ -6,7 +6,9 @@ compiled code returns.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +22,11 @@ SIGNALS = tuple(
 REPEAT = 1.0
 """Seconds in which further signals count as the same one: `timeout` sends two, to the process and to its group."""
 
+LOST = 0.01
+"""Seconds after which an exception that a callback of compiled code has swallowed is raised again."""
+
 _first: int | None = None
+_lost = False
 _when = 0.0
 
 
@@ -63,19 +69,54 @@ def raise_interrupts() -> None:
 
     A second signal, more than REPEAT seconds later, ends the process immediately.
     """
+    sys.unraisablehook = _raise_again
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as after nohup
             signal.signal(number, _interrupt)
 
 
+def end_with_parent() -> None:
+    """End this process of `multiprocessing` when its parent has been killed and could not end it."""
+    from multiprocessing import connection, parent_process
+
+    parent = parent_process()
+    if parent is None:
+        return
+    sentinel = parent.sentinel
+
+    def wait() -> None:
+        connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise Interrupted at the first signal; end the process at a later one."""
-    if _first is None:
+    global _lost
+    if _first is None or _lost:
+        _lost = False
         note_signal(number)
         raise Interrupted
     if time.monotonic() - _when > REPEAT:
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
+
+
+def _raise_again(error: sys.UnraisableHookArgs) -> None:
+    """Send the signal again if its exception was raised where none can be passed on, as in callbacks of LLVM."""
+    if not issubclass(error.exc_type, Interrupted):
+        sys.__unraisablehook__(error)
+        return
+
+    def send(number: int) -> None:
+        global _lost
+        _lost = True
+        os.kill(os.getpid(), number)
+
+    again = threading.Timer(LOST, send, [_first])
+    again.daemon = True
+    again.start()
 
 
 @contextmanager

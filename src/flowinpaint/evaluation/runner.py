@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -13,7 +11,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing import connection
 from pathlib import Path
 
 import torch
@@ -25,7 +22,7 @@ from flowinpaint.evaluation.measure import Field, measure, measure_field
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey
 from flowinpaint.evaluation.scored_fields import doubts, read_field
 from flowinpaint.evaluation.variants import parse_variant
-from flowinpaint.interrupts import deferred
+from flowinpaint.interrupts import deferred, end_with_parent
 from flowinpaint.io import new_folder, publishing, write_image
 from flowinpaint.io.temporaries import remove_stale
 from flowinpaint.masks.cases import Case
@@ -238,15 +235,7 @@ def _interrupts_blocked() -> Iterator[None]:
 def _start_process(threads: int) -> None:
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for Windows
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has been killed, which could not end it."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
+    end_with_parent()
 
 
 def _run_whole(job: Job) -> list[Record]:

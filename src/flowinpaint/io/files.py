@@ -84,7 +84,8 @@ def check_target(path: Path) -> None:
 
 def check_output(path: Path) -> None:
     """Raise InputError if no file can be written to `path`, whose folder may be made first."""
-    if real_path(path.parent).is_dir():
+    real_path(path)
+    if path.parent.is_dir():
         check_target(path)
     else:
         check_folder_writable(path.parent)
