@@ -280,6 +280,24 @@ def test_a_temporary_file_that_was_just_removed_as_stale_is_made_again(
     temporary.remove()
 
 
+def test_what_a_block_cannot_remove_is_removed_at_exit(tmp_path: Path) -> None:
+    """As if a signal had ended the blocks in the first instruction of their `__exit__`."""
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from flowinpaint.io import atomic_path, new_folder\n"
+        "folder = Path(sys.argv[1])\n"
+        "blocks = new_folder(folder), atomic_path(folder / 'a.txt'), new_folder(folder.parent / 'kept')\n"
+        "for block in blocks: block.__enter__()\n"
+        "blocks[2].__exit__(None, None, None)\n"
+        "sys.stdout.write(str(len(list(folder.iterdir()))))\n"
+        "import os, atexit; atexit._run_exitfuncs(); os._exit(0)"  # no generator is closed
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "new" / "out")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1"
+    assert contents(tmp_path).keys() == {"new", "new/kept"}
+
+
 @posix
 def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path: Path) -> None:
     with publishing():

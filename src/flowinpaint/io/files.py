@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flowinpaint.errors import InputError, MissingFileError, check_file
 from flowinpaint.io.publish import Publication, current_publication, flush, named
+from flowinpaint.io.temporaries import keep_folders, remove_folders_at_exit
 
 StrPath = str | os.PathLike[str]
 _LONGEST_NAME = 255
@@ -109,6 +110,7 @@ def new_folder(*paths: StrPath, durable: bool = False) -> Iterator[None]:
     durable: flush the names of the new folders to disk when the block ends.
     """
     missing = [place for path in map(Path, paths) for place in (path, *path.parents) if not place.exists()]
+    remove_folders_at_exit(missing)
     try:
         for path in paths:
             make_folder(path)
@@ -121,7 +123,9 @@ def new_folder(*paths: StrPath, durable: bool = False) -> Iterator[None]:
         for place in missing:
             with suppress(OSError):  # not empty
                 place.rmdir()
+                keep_folders([place])
         raise
+    keep_folders(missing)
 
 
 def check_folder_writable(path: StrPath) -> None:

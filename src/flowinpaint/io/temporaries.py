@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,8 @@ _LONGEST_SUFFIX = 32
 _LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _existing: set[Temporary] = set()
+_unsettled: dict[Path, int] = {}
+"""New folders by the process that is about to write to them."""
 _searched: set[Path] = set()
 """Folders in which this process has removed stale files."""
 
@@ -133,8 +136,23 @@ def _remove_unlocked(path: Path) -> None:
         os.close(handle)
 
 
+def keep_folders(folders: Iterable[Path]) -> None:
+    """Settle that new folders stay, even if they are empty at the end of the process."""
+    for folder in folders:
+        _unsettled.pop(folder, None)
+
+
+def remove_folders_at_exit(folders: Iterable[Path]) -> None:
+    """Remove new folders at the end of the process if they are empty, unless they are settled; the deepest first."""
+    _unsettled.update(dict.fromkeys(folders, os.getpid()))
+
+
 @atexit.register
-def _remove_existing() -> None:
-    """Remove files whose `with` block a signal has ended in its first or last instruction."""
+def _remove_rest() -> None:
+    """Remove what a block should have removed that a signal ended in its last instruction, before its `finally`."""
     for temporary in list(_existing):
         temporary.remove()
+    for folder, process in _unsettled.items():
+        if process == os.getpid():
+            with suppress(OSError):  # not empty
+                folder.rmdir()
