@@ -141,8 +141,11 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
     except BaseException:
         # Ctrl-C, or the caller stopped: do not wait for a process in the middle of a long run.
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
+        ended = set(multiprocessing.active_children()) - others
+        for process in ended:
             process.terminate()
+        for process in ended:
+            process.join()  # its temporary file counts as in use until then
         raise
     finally:
         pool.shutdown()
