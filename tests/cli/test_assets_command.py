@@ -79,7 +79,7 @@ def test_ctrl_c_leaves_nothing_behind(place: Path, monkeypatch: pytest.MonkeyPat
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("flowinpaint.data.assets.save_pictures", stop)
+    monkeypatch.setattr("flowinpaint.data.assets.bank_bytes", stop)
     assert run("build", "--textures", "in", "-o", "b.safetensors")[0] == 130
     assert [path.name for path in place.iterdir()] == ["in"]
 

@@ -163,7 +163,8 @@ def test_notes_are_counted_and_one_of_each_kind_is_shown(place: Path) -> None:
     assert "harmonic stopped after" in (place / "evaluation/results.md").read_text()
 
 
-def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_processes_and_keeps_what_is_finished(place: Path, number: signal.Signals) -> None:
     if sys.platform == "win32":
         pytest.skip("Ctrl-C is sent otherwise there")
     # Long enough to be caught in the middle: many densities, and a residual that is never reached.
@@ -176,9 +177,12 @@ def test_ctrl_c_ends_all_processes_and_keeps_what_is_finished(place: Path) -> No
     while process.poll() is None and not Path("evaluation/records.jsonl").exists():
         time.sleep(0.05)
     time.sleep(0.5)
-    os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=20)
-    assert process.returncode == 130
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does
+    else:
+        process.terminate()
+    _, stderr = process.communicate(timeout=20)  # until no process of the group can write any more
+    assert process.returncode == 128 + number
     assert "Stopped: finished runs are in evaluation" in stderr
     assert "Traceback" not in stderr
     assert not Path("evaluation/results.json").exists()

@@ -14,6 +14,7 @@ from torch import Tensor
 import flowinpaint as fi
 from flowinpaint.data import Batch
 from flowinpaint.errors import InputError
+from flowinpaint.io.temporaries import new_temporary
 from flowinpaint.networks.registry import build_network
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 from flowinpaint.training import batches, loop
@@ -189,11 +190,10 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
 
 def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     run(tiny(), tmp_path / "run", listener=stop_after(3))
-    rests = [
-        tmp_path / "run" / name for name in (".flowinpaint-1.safetensors", "checkpoints/.flowinpaint-2.safetensors")
-    ]
-    for rest in rests:
-        rest.write_bytes(b"half")
+    left = [new_temporary(tmp_path / "run" / name, ".safetensors") for name in (".", "checkpoints")]
+    rests = [temporary.path for temporary in left]
+    for temporary in left:
+        temporary.release()
     run(tiny(), tmp_path / "run", resume=True)
     assert not any(rest.exists() for rest in rests)
 

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.interrupts import end_by_default, exit_code, forget_signal, raise_interrupts, received_signal
 from flowinpaint.version import __version__
 
 VERBS = {
@@ -50,19 +51,31 @@ class Verbs(TyperGroup):
     """Command group of all verbs: it imports the one that runs, and reports user errors in one line on stderr."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replace the table entry of the named verb by its command."""
+        """Replace the table entry of the named verb by its command; call the context's object before it runs."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else load_verb(name), rest
+        command = command if name is None else load_verb(name)
+        if ctx.obj is not None:
+            ctx.obj()
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a verb; exit with code 1 if it raises an error about the user's input."""
+        """Run a verb; exit with code 1 if it raises an error about the user's input, and with 128 + n at signal n."""
+        forget_signal()
         try:
             return super().invoke(ctx)
-        except (InputError, FileFormatError, OSError) as error:
+        except (typer.Exit, SystemExit):
+            raise
+        except BaseException as error:
             from flowinpaint.cli.console import say
 
-            say("Error:", "red", _with_option(str(error), ctx))
-            raise typer.Exit(1) from error
+            # Libraries may turn the exception of a signal into another one.
+            if isinstance(error, KeyboardInterrupt) or received_signal() is not None:
+                say("Stopped:", "yellow", "interrupted.")
+                raise typer.Exit(exit_code()) from None
+            if isinstance(error, InputError | FileFormatError | OSError):
+                say("Error:", "red", _with_option(str(error), ctx))
+                raise typer.Exit(1) from error
+            raise
 
 
 def _with_option(message: str, ctx: Any) -> str:
@@ -96,5 +109,9 @@ def root(
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; signals raise exceptions while a verb runs, and end the process before and after it."""
+    end_by_default()
+    try:
+        app(obj=raise_interrupts)
+    finally:
+        end_by_default()

@@ -15,7 +15,7 @@ from flowinpaint.cli.console import output, solver_bar, warnings_told
 from flowinpaint.cli.options import Device
 from flowinpaint.data.demo_scene import sample_scene
 from flowinpaint.errors import InputError
-from flowinpaint.io import check_folder_writable, make_folder, write_flow, write_image, write_mask
+from flowinpaint.io import check_folder_writable, new_folder, publishing, write_flow, write_image, write_mask
 from flowinpaint.masks import random_mask
 from flowinpaint.methods.registry import get_method, usual_methods
 from flowinpaint.metrics import epe, fl_outliers
@@ -49,15 +49,16 @@ def command(
     errors = {method: epe(result.flow, truth) for method, result in results.items()}
     best_first = sorted(results, key=lambda method: errors[method])
 
-    make_folder(out)
-    write_image(out / "image.png", image)
-    write_flow(out / "truth.flo", truth)
-    write_flow(out / "given.flo", given)
-    write_mask(out / "mask.png", mask)
-    for method, result in results.items():
-        write_flow(out / f"{method}.flo", result.flow)
     labelled = {method: (results[method].flow, f"{results[method].info['seconds']:.2f} s") for method in best_first}
-    write_image(out / "demo.png", preview(image, given, mask, labelled, truth))
+    picture = preview(image, given, mask, labelled, truth)
+    with new_folder(out), publishing():
+        write_image(out / "image.png", image)
+        write_flow(out / "truth.flo", truth)
+        write_flow(out / "given.flo", given)
+        write_mask(out / "mask.png", mask)
+        for method, result in results.items():
+            write_flow(out / f"{method}.flo", result.flow)
+        write_image(out / "demo.png", picture)
 
     table = Table(title=f"Sample scene {seed}, {100 * density:g} % of the vectors given")
     table.add_column("method", min_width=max(map(len, results)))

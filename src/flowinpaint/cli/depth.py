@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output, solver_bar, warnings_told
-from flowinpaint.cli.options import Device
+from flowinpaint.cli.options import Device, Durable
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.depth.camera import project, read_calibration
@@ -85,11 +85,12 @@ def command(
         typer.Option(metavar="NUMBER", help="Largest expected error, in metres; the rest stays unknown."),
     ] = None,
     device: Device = "auto",
+    durable: Durable = False,
 ) -> None:
     """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense depth."""
     if (scan is None) == (colmap is None):
         raise InputError("depth needs either SCAN or --colmap, got " + ("both" if scan else "none"))
-    outputs = Outputs(out, errors, None, preview, parse_unit(unit), max_error)
+    outputs = Outputs(out, errors, None, preview, parse_unit(unit), max_error, durable)
     outputs.check_predicts(get_method(method), robust)
     outputs.check_names([image, scan, *(calibration or [])])
     with unit_option_named():

@@ -10,7 +10,17 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output, print_table, runs_bar, say, tell_written
-from flowinpaint.cli.options import Device, Jobs, ParameterFile, Root, Seed, parse_list, parse_percents, parse_setting
+from flowinpaint.cli.options import (
+    Device,
+    Durable,
+    Jobs,
+    ParameterFile,
+    Root,
+    Seed,
+    parse_list,
+    parse_percents,
+    parse_setting,
+)
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_variant, evaluate
@@ -27,6 +37,7 @@ from flowinpaint.evaluation.report import (
 )
 from flowinpaint.evaluation.summary import summarise
 from flowinpaint.evaluation.variants import Variant, parse_variant
+from flowinpaint.interrupts import exit_code
 from flowinpaint.masks.cases import INPUTS, PATTERNS, Case, check_inputs, check_patterns, nominal_share
 from flowinpaint.methods.registry import usual_methods
 
@@ -87,6 +98,7 @@ def command(
             help="Only write images, known vectors and masks for other programs; --fields reads their results.",
         ),
     ] = None,
+    durable: Durable = False,
 ) -> None:
     """Measure methods on frames with ground truth: errors, time, and R, the error relative to a reference method.
 
@@ -142,11 +154,12 @@ def command(
                 jobs=jobs,
                 pictures=preview,
                 fresh=fresh,
+                durable=durable,
                 progress=report,
             )
         except KeyboardInterrupt:
             say("Stopped:", "yellow", f"finished runs are in {out}; the same command continues from there.")
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code()) from None
     scores = summarise(records, reference)
     settings = {
         "root": str(root),
@@ -161,7 +174,7 @@ def command(
         "jobs": jobs,
         "parameters": {m: {str(c): p for c in [*shares, *named, *imperfect] if (p := parameters(m, c))} for m in names},
     }
-    written = write_reports(out, records, scores, reference, settings)
+    written = write_reports(out, records, scores, reference, settings, durable)
     for text_table in overall_tables(scores, reference):
         print_table(text_table, bold=R_COLUMN)
     tell_written(*written)

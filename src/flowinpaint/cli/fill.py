@@ -15,7 +15,7 @@ from rich.text import Text
 from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.cli.console import output, say, solver_bar, warnings_told
-from flowinpaint.cli.options import Device, ParameterFile, parse_setting
+from flowinpaint.cli.options import Device, Durable, ParameterFile, parse_setting
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
@@ -147,6 +147,7 @@ def command(
         typer.Option(metavar="NUMBER", help="Largest expected error, in px or metres; the rest stays unknown."),
     ] = None,
     device: Device = "auto",
+    durable: Durable = False,
 ) -> None:
     """Fill a sparse field, guided by an image."""
     overrides = dict(parse_setting(text) for text in setting or [])
@@ -165,7 +166,7 @@ def command(
         if robust and not found.takes_weights:
             raise InputError(f"--method {method} cannot judge points; add --no-robust, or choose another method")
     judged = robust or any(x is not None for x in (noise, confidence, second))
-    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error)
+    outputs = Outputs(out, errors, inliers, preview, parse_unit(unit), max_error, durable)
     outputs.check_predicts(found, judged)
     found.check_parameters({key: value for key, value in overrides.items() if key != "seed" or not judged})
     if judged:

@@ -20,6 +20,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the random masks of fram
 ParameterFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Parameter file of 'flowinpaint tune'; --set overrides it.")
 ]
+Durable = Annotated[bool, typer.Option("--durable", help="Flush the outputs to disk before the command ends.")]
 _SETTING = "KEY=VALUE, for example lam=1e-4"
 
 

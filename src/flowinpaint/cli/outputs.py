@@ -15,7 +15,9 @@ from flowinpaint.io import (
     check_flow_writable,
     check_image_writable,
     clip_to_format,
-    make_folder,
+    new_folder,
+    publishing,
+    real_path,
     write_flow,
     write_image,
     write_map,
@@ -36,6 +38,7 @@ class Outputs:
     """The dense field, maps of expected errors and of inlier probabilities, and a picture; None for those not wanted.
 
     unit: of a field in a 16-bit PNG of one channel. max_error: vectors with a larger expected error become unknown.
+    durable: flush the files to disk.
     """
 
     field: Path
@@ -44,17 +47,18 @@ class Outputs:
     preview: Path | None = None
     unit: Unit | None = None
     max_error: float | None = None
+    durable: bool = False
 
     def check_names(self, inputs: Sequence[Path | None], points: bool = False) -> None:
         """Raise InputError if an output would overwrite an input or another output, or a map has no suitable suffix.
 
         points: the input is a list of points, so that inliers may be a list, too.
         """
-        taken = {path.resolve() for path in inputs if path is not None}
+        taken = {real_path(path) for path in inputs if path is not None}
         for path in filter(None, (self.field, self.preview, self.errors, self.inliers)):
-            if path.resolve() in taken:
+            if real_path(path) in taken:
                 raise InputError(f"{path}: must not be an input or another output; choose another name")
-            taken.add(path.resolve())
+            taken.add(real_path(path))
         for option, file in (("--errors", self.errors), ("--inliers", self.inliers)):
             suffixes = (*MAP_SUFFIXES, *(POINT_SUFFIXES if points and option == "--inliers" else ()))
             if file is not None and file.suffix.lower() not in suffixes:
@@ -89,7 +93,7 @@ class Outputs:
             write_text(self.inliers, "".join(f"{p:.6g}\n" for p in result.points.inliers))
 
     def write(self, result: Result) -> Result:
-        """Write the files of a result, after making their folders; nothing if one of the maps is missing.
+        """Write the files of a result, after making their folders; all of them or, if one cannot be written, none.
 
         Returns the result as written.
         """
@@ -104,15 +108,15 @@ class Outputs:
         arrays = result.arrays
         assert arrays is not None
         picture = None if self.preview is None else result.preview()
-        for path in filter(None, (self.field, self.errors, self.inliers, self.preview)):
-            make_folder(path.parent)
         stored = clip_to_format(self.field, arrays.flow, self.unit)
-        write_flow(self.field, stored, unit=self.unit)
-        if self.errors is not None and arrays.expected_error is not None:
-            write_map(self.errors, arrays.expected_error)
-        self._write_inliers(result)
-        if self.preview is not None and picture is not None:
-            write_image(self.preview, picture)
+        files = filter(None, (self.field, self.errors, self.inliers, self.preview))
+        with new_folder(*(path.parent for path in files), durable=self.durable), publishing(self.durable):
+            write_flow(self.field, stored, unit=self.unit)
+            if self.errors is not None and arrays.expected_error is not None:
+                write_map(self.errors, arrays.expected_error)
+            self._write_inliers(result)
+            if self.preview is not None and picture is not None:
+                write_image(self.preview, picture)
         filled = np.isfinite(arrays.flow).all(-1)
         if clipped := int((stored != arrays.flow).any(-1)[filled].sum()):
             say("Warning:", "yellow", f"{clipped} filled values were clipped to the range of a 16-bit PNG.")

@@ -16,6 +16,7 @@ from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
 from flowinpaint.extras import needs
+from flowinpaint.interrupts import exit_code
 from flowinpaint.reproduction.cost import figure_cost
 from flowinpaint.reproduction.curves import figure_data, figure_density
 from flowinpaint.reproduction.experiment import METHODS, NETWORKS, PAPER_SCALE, QUICK_SCALE, budget_of, check_names
@@ -133,4 +134,4 @@ def command(
         except KeyboardInterrupt as stopped:
             reason = f"{stopped}; " if str(stopped) else ""
             say("Stopped:", "yellow", f"{reason}finished results are in {folder}; the same command continues.")
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code()) from None

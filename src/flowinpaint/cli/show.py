@@ -20,6 +20,7 @@ from flowinpaint.io import (
     png_unit,
     read_flow,
     read_image,
+    real_path,
     write_image,
 )
 from flowinpaint.io.arrays import Flow
@@ -57,7 +58,7 @@ def command(
         raise InputError(f"--max must be a finite number above 0, got {maximum:g}")
     check_image_writable(picture)
     for source in filter(None, (field, over)):
-        if picture.resolve() == source.resolve():
+        if real_path(picture) == real_path(source):
             raise InputError(f"{picture}: must not be an input; choose another name with -o")
     with unit_option_named():
         flow, valid = read_flow(field, png_unit(field, parse_unit(unit)))

@@ -17,7 +17,8 @@ from flowinpaint.checks import check_device
 from flowinpaint.cli.console import messages, output, print_table, progress_bar, say, tell_written
 from flowinpaint.cli.options import list_option, parse_list
 from flowinpaint.errors import InputError
-from flowinpaint.io import make_folder
+from flowinpaint.interrupts import exit_code
+from flowinpaint.io import make_folder, publishing
 from flowinpaint.methods import registry
 from flowinpaint.speed.cases import Precision, Size, all_cases, check_weights, inputs_at
 from flowinpaint.speed.measure import SizeSweep, SpeedResult, measure_cases, random_sizes, sweep_sizes
@@ -102,7 +103,7 @@ def command(
     except KeyboardInterrupt:
         if not results:
             say("Stopped:", "yellow", "nothing was timed or written.")
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code()) from None
 
     settings = {
         "density": density,
@@ -119,7 +120,7 @@ def command(
     _report(out, settings, results, rates, sweeps)
     if len(results) < len(cases) or len(sweeps) < len(wanted):
         say("Stopped:", "yellow", f"{len(results)} of {len(cases)} timings are finished and written.")
-        raise typer.Exit(130)
+        raise typer.Exit(exit_code())
     failed = [f"{r.case.text}: {r.error}" for r in results if r.error is not None]
     failed += [f"{s.method}, {s.device}, many sizes: {s.error}" for s in sweeps if s.error is not None]
     if failed:
@@ -142,15 +143,17 @@ def _report(
     for sentence in below:
         output.print(Text(sentence), soft_wrap=True)
     written = [out / "speed.json", out / "speed.md"]
-    write_text(written[0], as_json(settings, results, rates, grown, sweeps))
-    write_text(written[1], as_markdown(tables, below))
     plot = out / "speed.png"
-    plot.unlink(missing_ok=True)  # left by an earlier run with other results
-    if grown and can_plot():
-        write_plot(plot, grown)
-        written.append(plot)
-    elif grown:
-        say("Note:", "yellow", NO_PLOT)
+    with publishing():
+        write_text(written[0], as_json(settings, results, rates, grown, sweeps))
+        write_text(written[1], as_markdown(tables, below))
+        if grown and can_plot():
+            write_plot(plot, grown)
+            written.append(plot)
+    if plot not in written:
+        plot.unlink(missing_ok=True)  # left by an earlier run with other results
+        if grown:
+            say("Note:", "yellow", NO_PLOT)
     tell_written(*written)
 
 

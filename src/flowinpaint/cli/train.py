@@ -18,6 +18,7 @@ from rich.text import Text
 from flowinpaint.cli.console import BETWEEN_LINES, messages, output, print_table, progress_bar, say
 from flowinpaint.cli.options import Device
 from flowinpaint.errors import InputError
+from flowinpaint.interrupts import exit_code
 from flowinpaint.text_tables import TextTable
 from flowinpaint.training.checkpoint import RunFolder, check_run, read_newest
 from flowinpaint.training.config import ScheduleConfig, TrainingConfig, apply_settings, config_names, read_config
@@ -83,7 +84,7 @@ def command(
         if world.first:
             _report(outcome, folder)
         if outcome.interrupted:
-            raise typer.Exit(130)
+            raise typer.Exit(exit_code())
 
 
 def _configuration(path: Path | None, folder: Path, settings: list[str]) -> TrainingConfig:

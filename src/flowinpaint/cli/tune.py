@@ -17,7 +17,10 @@ from flowinpaint.errors import InputError
 from flowinpaint.evaluation import tuning
 from flowinpaint.evaluation.parameter_file import ParameterTable, write_parameters
 from flowinpaint.evaluation.report import parameters_text
-from flowinpaint.io import atomic_path, new_folder
+from flowinpaint.interrupts import exit_code
+from flowinpaint.io import new_folder, publishing
+from flowinpaint.io.files import check_target
+from flowinpaint.text_tables import write_text
 
 app = typer.Typer(no_args_is_help=True, help="Search for the best parameters of a method on frames with ground truth.")
 
@@ -54,7 +57,9 @@ def eed(
     if out.suffix != ".json":
         raise InputError(f"--out must end in .json, got {out}")
     table_path = out.with_suffix(".csv")
-    with new_folder(out.parent), atomic_path(table_path) as table_file:  # first, to fail early if it cannot be written
+    with new_folder(out.parent):
+        for path in (out, table_path):
+            check_target(path)  # before the search
         found = len(find_samples(root))
         if found < samples:
             say("Note:", "yellow", f"{root} has {found} samples, fewer than {samples}; all are used.")
@@ -76,9 +81,10 @@ def eed(
                 )
             except KeyboardInterrupt:
                 say("Stopped:", "yellow", "finished runs are kept; the same command continues from there.")
-                raise typer.Exit(130) from None
-        table_file.write_text(tuning.grids_as_csv(grids), encoding="utf-8")
-    write_parameters(out, ParameterTable("eed", {grid.density: grid.parameters for grid in grids}))
+                raise typer.Exit(exit_code()) from None
+        with publishing():
+            write_text(table_path, tuning.grids_as_csv(grids))
+            write_parameters(out, ParameterTable("eed", {grid.density: grid.parameters for grid in grids}))
     for grid in grids:
         output.print(_grid_table(grid))
         if grid.border:

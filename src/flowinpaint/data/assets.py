@@ -25,12 +25,12 @@ from flowinpaint.data.bank import (
     Bytes,
     PackedPicture,
     Picture,
+    bank_bytes,
     check_bank_name,
     cut_to_silhouette,
     fill_outside,
     in_threads,
     pack_picture,
-    save_pictures,
     side_fault,
 )
 from flowinpaint.data.folder import check_size, stable_seed
@@ -103,7 +103,7 @@ def build_bank(
                 raise InputError(f"{OPTIONS[kind]} must contain a usable picture, got none in {places}")
         for kind, pictures in procedural_pictures([kind for kind in KINDS if not packed[kind]]).items():
             packed[kind] = [pack_picture(kind, picture) for picture in pictures]
-        save_pictures(packed, temporary)
+        temporary.write_bytes(bank_bytes(packed))
     return {kind: len(packed[kind]) for kind in KINDS}
 
 

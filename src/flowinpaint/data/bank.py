@@ -119,6 +119,12 @@ def pack_picture(kind: str, picture: Picture) -> PackedPicture:
 def save_pictures(pictures: Mapping[str, Sequence[PackedPicture]], path: StrPath) -> None:
     """Write packed pictures of each of KINDS to a .safetensors file for `read_bank`, atomically."""
     check_bank_name(path)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(bank_bytes(pictures))
+
+
+def bank_bytes(pictures: Mapping[str, Sequence[PackedPicture]]) -> bytes:
+    """The content of a bank's file."""
     places: dict[bytes, int] = {}  # a photo with two segmentations is stored once
     length = 0
     for data in (part for kind in KINDS for picture in pictures[kind] for part in picture):
@@ -128,8 +134,7 @@ def save_pictures(pictures: Mapping[str, Sequence[PackedPicture]], path: StrPath
     rows = {kind: [[places[c], len(c), places[e], len(e)] for c, e in pictures[kind]] for kind in KINDS}
     tensors = {kind: torch.tensor(rows[kind], dtype=torch.int64) for kind in KINDS}
     tensors[_DATA] = torch.frombuffer(bytearray(b"".join(places)), dtype=torch.uint8)
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(save(tensors, metadata={_VERSION_KEY: _VERSION}))
+    return save(tensors, metadata={_VERSION_KEY: _VERSION})
 
 
 def check_bank_name(path: StrPath) -> None:

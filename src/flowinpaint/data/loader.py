@@ -21,6 +21,7 @@ from flowinpaint.checks import check_image
 from flowinpaint.data import Batch
 from flowinpaint.data.datasets import Dataset
 from flowinpaint.errors import InputError
+from flowinpaint.interrupts import SIGNALS
 
 _Float = npt.NDArray[np.float32]
 
@@ -76,7 +77,7 @@ class DiskBatches:
 
 def _leave_signals_to_the_parent(worker: int) -> None:
     """Keep a signal to the process group from ending the workers before the run has saved its state."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -12,11 +12,11 @@ from flowinpaint.checks import check_device
 from flowinpaint.data.folder import Sample, file_hash, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.paper_figures import PAPER_DENSITIES
-from flowinpaint.evaluation.records import Record, open_store
+from flowinpaint.evaluation.records import Record, RecordStore, open_store
 from flowinpaint.evaluation.runner import Job, Step, complete, frame_key
 from flowinpaint.evaluation.scored_fields import field_folders
 from flowinpaint.evaluation.variants import ROBUST, SECOND, Variant, parse_variant
-from flowinpaint.io import StrPath, make_folder
+from flowinpaint.io import StrPath, new_folder, real_path
 from flowinpaint.masks.cases import Case, case_label, case_text, check_inputs, check_patterns, why_left_out
 from flowinpaint.methods.functions import fingerprint
 from flowinpaint.methods.registry import all_methods, get_method
@@ -42,6 +42,7 @@ def evaluate(
     jobs: int = 1,
     pictures: bool = False,
     fresh: bool = False,
+    durable: bool = False,
     progress: Callable[[Step], None] | None = None,
 ) -> list[Record]:
     """Fill every frame below root (see `data.folder`) by every method, and measure the errors.
@@ -53,7 +54,8 @@ def evaluate(
     out: a folder for the finished records (records.jsonl); a second call continues from there. It repeats runs
     whose files, parameters or version changed, or all runs if `fresh`. pictures: also draw
     out/previews/<dataset>/<sample>_<case>.png. jobs: processes; more than one needs a main program that can be
-    imported. A method that raises on a frame gives a record with an error.
+    imported. A method that raises on a frame gives a record with an error. durable: flush records and pictures to disk
+    as they are written.
     """
     if pictures and out is None:
         raise InputError("out must be a folder if pictures is True, got None")
@@ -92,12 +94,14 @@ def evaluate(
             )
             picture = f"previews/{sample.dataset}/{sample.name}_{case_label(case)}.png"
             if named:
-                plan.append(Job(sample, named, folder / picture if pictures and folder else None, files))
+                drawn = folder / picture if pictures and folder else None
+                plan.append(Job(sample, named, drawn, files, durable))
     if not plan:
         raise InputError(_nothing_to_run(cases, variants.values(), samples))
-    if folder is not None:
-        make_output_folder(folder, root)
-    with open_store(folder and folder / "records.jsonl", fresh) as store:
+    if folder is None:
+        return complete(RecordStore(), plan, jobs, progress)
+    check_outside(folder, root)
+    with new_folder(folder, durable=durable), open_store(folder / "records.jsonl", fresh, durable) as store:
         return complete(store, plan, jobs, progress)
 
 
@@ -112,11 +116,10 @@ def check_cases(densities: Sequence[float], patterns: Sequence[str] = (), inputs
     return [*dict.fromkeys(densities), *named]
 
 
-def make_output_folder(out: StrPath, root: StrPath) -> Path:
-    """Make the folder; InputError if it lies inside the root, where it would be read as a data set."""
-    if Path(out).resolve().is_relative_to(Path(root).resolve()):
+def check_outside(out: StrPath, root: StrPath) -> None:
+    """InputError if an output folder lies inside the root, where it would be read as a data set."""
+    if real_path(out).is_relative_to(real_path(root)):
         raise InputError(f"{out}: must lie outside of the root {root}")
-    return make_folder(out)
 
 
 def check_variant(variant: Variant, argument: str = "methods") -> str:

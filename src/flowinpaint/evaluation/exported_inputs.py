@@ -16,8 +16,17 @@ import numpy as np
 
 from flowinpaint.data.folder import IMAGE, SECOND, Frame, Sample, find_samples
 from flowinpaint.errors import InputError, sentence_of
-from flowinpaint.evaluation.benchmark import check_cases, make_output_folder
-from flowinpaint.io import FLOW_SUFFIXES, StrPath, read_flow, write_flow, write_mask
+from flowinpaint.evaluation.benchmark import check_cases, check_outside
+from flowinpaint.io import (
+    FLOW_SUFFIXES,
+    StrPath,
+    check_folder_writable,
+    new_folder,
+    publishing,
+    read_flow,
+    write_flow,
+    write_mask,
+)
 from flowinpaint.io.files import write_bytes
 from flowinpaint.masks.cases import Case, case_label
 
@@ -35,10 +44,11 @@ def export_inputs(
     """Write the inputs that `evaluate` with the same arguments fills; yield each folder, and an error message or ""."""
     cases = check_cases(densities, patterns, inputs)
     samples = find_samples(root, datasets)
-    folder = make_output_folder(out, root)
+    check_outside(out, root)
+    check_folder_writable(out)
     for sample in samples:
         for case in sample.possible(cases):
-            home = folder / case_label(case) / sample.dataset / sample.name
+            home = Path(out) / case_label(case) / sample.dataset / sample.name
             try:
                 _export(sample, case, seed, home)
             except (ValueError, OSError) as error:
@@ -51,12 +61,12 @@ def _export(sample: Sample, case: Case, seed: int, folder: Path) -> None:
     frame = sample.load(case, seed)
     given = folder / ("given.flo" if frame.given.shape[2] == 2 else "given.pfm")
     _check_earlier(folder, given.name, frame)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / IMAGE, sample.image.read_bytes())
-    if sample.second is not None:
-        write_bytes(folder / SECOND, sample.second.read_bytes())
-    write_flow(given, frame.given, frame.mask)
-    write_mask(folder / "mask.png", frame.mask)
+    with new_folder(folder), publishing():
+        write_bytes(folder / IMAGE, sample.image.read_bytes())
+        if sample.second is not None:
+            write_bytes(folder / SECOND, sample.second.read_bytes())
+        write_flow(given, frame.given, frame.mask)
+        write_mask(folder / "mask.png", frame.mask)
 
 
 def _check_earlier(folder: Path, given: str, frame: Frame) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from flowinpaint.data.folder import MaskKind
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
+from flowinpaint.io.publish import flush
 from flowinpaint.masks.cases import INPUTS, PATTERNS, Case
 
 if sys.platform != "win32":
@@ -100,8 +102,8 @@ class Record:
 class RecordStore:
     """Records by key; each is immediately appended to a file of JSON lines."""
 
-    def __init__(self, file: IO[bytes] | None = None) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes] | None = None, durable: bool = False) -> None:
+        self._file, self._durable = file, durable
         self._records: dict[str, Record] = {}
         if file is not None:
             file.seek(0)
@@ -128,13 +130,16 @@ class RecordStore:
         if self._file is not None:
             self._file.write(json.dumps(asdict(record)).encode() + b"\n")
             self._file.flush()
+            if self._durable:
+                os.fsync(self._file.fileno())
 
 
 @contextmanager
-def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStore]:
+def open_store(path: StrPath | None, fresh: bool = False, durable: bool = False) -> Iterator[RecordStore]:
     """The store in a file, created if missing and emptied if fresh; None keeps records in memory only.
 
-    A second run with the same file is refused. (Windows has no such lock; there both append line by line.)
+    durable: flush each record to disk. If the block raises before there is a record, the file is removed. A second run
+    with the same file is refused. (Windows has no such lock; there both append line by line.)
     """
     if path is None:
         yield RecordStore()
@@ -145,9 +150,18 @@ def open_store(path: StrPath | None, fresh: bool = False) -> Iterator[RecordStor
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise InputError(f"{path}: must not be in use by another run; wait, or use another path") from error
+            if os.fstat(file.fileno()).st_nlink == 0:  # removed by the other run before it ended
+                raise InputError(f"{path}: must not be in use by another run; try again")
         if fresh:
             file.truncate(0)
-        yield RecordStore(file)
+        if durable:
+            flush(Path(path).parent)
+        try:
+            yield RecordStore(file, durable)
+        except BaseException:
+            if os.fstat(file.fileno()).st_size == 0 and os.name == "posix":
+                Path(path).unlink(missing_ok=True)
+            raise
 
 
 def record_of(values: dict[str, Any]) -> Record:

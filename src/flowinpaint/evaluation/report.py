@@ -16,6 +16,7 @@ from typing import Any
 from flowinpaint.evaluation.records import Measurement, Record, RunKey
 from flowinpaint.evaluation.summary import Score
 from flowinpaint.evaluation.variants import parse_variant
+from flowinpaint.io import publishing
 from flowinpaint.machine import machine
 from flowinpaint.masks.cases import Case, case_order, case_text, is_input, why_left_out
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
@@ -138,16 +139,22 @@ def _some(names: Sequence[str]) -> str:
 
 
 def write_reports(
-    folder: Path, records: Sequence[Record], scores: Sequence[Score], reference: str, settings: dict[str, Any]
+    folder: Path,
+    records: Sequence[Record],
+    scores: Sequence[Score],
+    reference: str,
+    settings: dict[str, Any],
+    durable: bool = False,
 ) -> list[Path]:
-    """Write results.json, results.csv and results.md, each atomically."""
+    """Write results.json, results.csv and results.md, all or none. durable: flush them to disk."""
     texts = {
         "results.json": json.dumps(as_json(records, scores, reference, settings), indent=1) + "\n",
         "results.csv": as_csv(records),
         "results.md": as_markdown(records, scores, reference, settings),
     }
-    for name, text in texts.items():
-        write_text(folder / name, text)
+    with publishing(durable):
+        for name, text in texts.items():
+            write_text(folder / name, text)
     return [folder / name for name in texts]
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +22,9 @@ from flowinpaint.evaluation.measure import Field, measure, measure_field
 from flowinpaint.evaluation.records import Record, RecordStore, RunKey
 from flowinpaint.evaluation.scored_fields import doubts, read_field
 from flowinpaint.evaluation.variants import parse_variant
-from flowinpaint.io import write_image
+from flowinpaint.interrupts import deferred, end_with_parent
+from flowinpaint.io import new_folder, publishing, write_image
+from flowinpaint.io.temporaries import remove_stale
 from flowinpaint.masks.cases import Case
 from flowinpaint.methods.functions import told
 from flowinpaint.methods.registry import find_method
@@ -36,13 +37,15 @@ from flowinpaint.viz.sheet import preview
 class Job:
     """Runs that share a sample, case, seed and crop; their results are drawn to `picture`.
 
-    fields: the files of those runs that only measure a field, by the name in place of the method.
+    fields: the files of those runs that only measure a field, by the name in place of the method. durable: flush the
+    picture to disk.
     """
 
     sample: FrameSource
     runs: tuple[RunKey, ...]
     picture: Path | None = None
     fields: Mapping[str, Path] = field(default_factory=dict)
+    durable: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _start_process, (threads,))
     try:
-        with _interrupts_ignored():
+        with _interrupts_blocked():
             waiting = [pool.submit(_run_whole, job) for job in jobs]
         for done in as_completed(waiting):
             yield from done.result()
@@ -138,11 +141,19 @@ def run_jobs(jobs: Sequence[Job], processes: int = 1) -> Generator[Record, None,
     except BaseException:
         # Ctrl-C, or the caller stopped: do not wait for a process in the middle of a long run.
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
+        ended = set(multiprocessing.active_children()) - others
+        for process in ended:
             process.terminate()
+        for process in ended:
+            process.join()  # its temporary file counts as in use until then
         raise
     finally:
         pool.shutdown()
+        for folder in {job.picture.parent for job in jobs if job.picture is not None}:
+            remove_stale(folder)  # of the processes that were ended
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+                folder.parent.rmdir()
 
 
 def run_job(job: Job) -> Iterator[Record]:
@@ -165,8 +176,9 @@ def run_job(job: Job) -> Iterator[Record]:
                 filled[key.method] = (result.flow, f"{result.info['seconds']:.2f} s")
         yield record
     if job.picture is not None and filled:
-        job.picture.parent.mkdir(parents=True, exist_ok=True)
-        write_image(job.picture, preview(frame.image, frame.given, frame.mask, filled, frame.truth))
+        picture = preview(frame.image, frame.given, frame.mask, filled, frame.truth)
+        with new_folder(job.picture.parent, durable=job.durable), publishing(job.durable):
+            write_image(job.picture, picture)
 
 
 def fill_frame(key: RunKey, frame: Frame) -> tuple[Record, Result | None]:
@@ -210,21 +222,23 @@ def _is_own(name: str) -> bool:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which the whole process group receives: the parent ends them."""
-    if threading.current_thread() is not threading.main_thread():
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes that do not receive Ctrl-C, as the whole process group does: the parent ends them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where processes inherit nothing
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    with deferred():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_process(threads: int) -> None:
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for Windows and callers in a thread, where it is not inherited
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for Windows
+    end_with_parent()
 
 
 def _run_whole(job: Job) -> list[Record]:

@@ -1,44 +1,62 @@
 """Atomic writes, and checks of paths before anything is read or computed."""
 
+import errno
 import os
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from flowinpaint.errors import InputError, MissingFileError, check_file
+from flowinpaint.io.publish import Publication, current_publication, flush, named
+from flowinpaint.io.temporaries import keep_folders, remove_folders_at_exit
 
 StrPath = str | os.PathLike[str]
+_LONGEST_NAME = 255
 
 
 @contextmanager
-def atomic_path(path: StrPath) -> Iterator[Path]:
+def atomic_path(path: StrPath, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary file next to `path`, with its suffix, that replaces `path` if the block succeeds.
 
-    If the block raises, the temporary file is removed and `path` is unchanged.
+    If the block raises, the temporary file is removed and `path` is unchanged. In a `publishing` block, `path` is
+    replaced with the other outputs. durable: flush the file to disk before it gets its name.
     """
-    check_target(Path(path))
-    target = Path(path).resolve()  # writes through a link, as open() does
-    temporary = target.with_name(f".flowinpaint-{secrets.token_hex(8)}{Path(path).suffix}")
-    temporary.open("xb").close()  # permissions follow the umask; tempfile would set 0600
+    path = Path(path)
+    check_target(path)
+    outer = current_publication()
+    publication = Publication() if outer is None else outer
+    publication.durable |= durable
+    before = len(publication)
     try:
-        if target.exists():
-            shutil.copymode(target, temporary)
-        yield temporary
-        temporary.replace(target)
-    except OSError as error:
-        if error.filename is None and error.errno is not None:  # for example a full disk
-            raise OSError(error.errno, error.strerror, str(path)) from error
+        with named(path):
+            yield publication.add(path, real_path(path))  # writes through a link, as open() does
+        if outer is None:
+            publication.publish()
+    except BaseException:
+        publication.discard(before)
         raise
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, durable: bool = False) -> None:
     """Write a file atomically."""
-    with atomic_path(path) as temporary:
+    with atomic_path(path, durable) as temporary:
         temporary.write_bytes(data)
+
+
+def real_path(path: StrPath) -> Path:
+    """The absolute path behind all links; InputError if no file can have this path."""
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(path).parts):
+        raise InputError(f"{path}: a file name must have at most {_LONGEST_NAME} bytes")
+    try:
+        Path(path).stat()
+    except ValueError:
+        raise InputError(f"{os.fspath(path)!r}: a file name must not have null characters") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise InputError(f"{path}: must be a file or a folder, got a loop of symbolic links") from None
+        if error.errno == errno.ENAMETOOLONG:
+            raise InputError(f"{path}: the path is too long") from None
+    return Path(os.path.realpath(path))
 
 
 def existing_file(path: StrPath) -> Path:
@@ -53,16 +71,21 @@ def existing_file(path: StrPath) -> Path:
 
 def check_target(path: Path) -> None:
     """Raise InputError if no file can be written to `path`."""
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist")
-    if path.exists() and not path.is_file():
+    real = real_path(path)
+    folder = real.parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: the folder {folder} does not exist")
+    if real.exists() and not real.is_file():
         raise InputError(f"{path}: must be a file, got a folder or a device")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: cannot write to the folder {path.parent}")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{path}: cannot write to the folder {folder}")
+    if real.exists() and not os.access(real, os.W_OK):
+        raise InputError(f"{path}: cannot write to this file, which is read-only")
 
 
 def check_output(path: Path) -> None:
     """Raise InputError if no file can be written to `path`, whose folder may be made first."""
+    real_path(path)
     if path.parent.is_dir():
         check_target(path)
     else:
@@ -81,23 +104,34 @@ def make_folder(path: StrPath) -> Path:
 
 
 @contextmanager
-def new_folder(path: StrPath) -> Iterator[None]:
-    """Make a folder with its parents if needed; if the block raises, remove those that are new and still empty."""
-    path = Path(path)
-    missing = [place for place in (path, *path.parents) if not place.exists()]
-    make_folder(path)
+def new_folder(*paths: StrPath, durable: bool = False) -> Iterator[None]:
+    """Make folders with their parents if needed; if the block raises, remove those that are new and still empty.
+
+    durable: flush the names of the new folders to disk when the block ends.
+    """
+    missing = [place for path in map(Path, paths) for place in (path, *path.parents) if not place.exists()]
+    remove_folders_at_exit(missing)
     try:
+        for path in paths:
+            make_folder(path)
         yield
+        if durable:
+            for parent in dict.fromkeys(place.parent for place in missing):
+                with named(parent):
+                    flush(parent)
     except BaseException:
-        with suppress(OSError):  # not empty
-            for place in missing:
+        for place in missing:
+            with suppress(OSError):  # not empty
                 place.rmdir()
+                keep_folders([place])
         raise
+    keep_folders(missing)
 
 
 def check_folder_writable(path: StrPath) -> None:
     """Raise InputError if a folder at `path`, which may not exist yet, could not be written to."""
     path = Path(path)
+    real_path(path)
     nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not nearest.is_dir():
         raise InputError(f"{nearest}: must be a folder, got a file")

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from flowinpaint.io import atomic_path, make_folder
+from flowinpaint.io import make_folder, publishing
+from flowinpaint.io.files import write_bytes
 from flowinpaint.machine import device_name
 from flowinpaint.masks.cases import case_text
 from flowinpaint.reproduction.drawing import Pictures
@@ -57,12 +58,12 @@ def write_page(path: Path, page: Page, rehearsal: bool) -> list[Path]:
     writer.writeheader()
     writer.writerows(rows)
     make_folder(path.parent)
+    contents = {".csv": table.getvalue().encode(), ".md": text.encode(), **pictures}
+    with publishing():
+        for suffix, content in contents.items():
+            write_bytes(path.with_suffix(suffix), content)
     for suffix in {".png", ".svg"} - pictures.keys():
         path.with_suffix(suffix).unlink(missing_ok=True)
-    contents = {".csv": table.getvalue().encode(), ".md": text.encode(), **pictures}
-    for suffix, content in contents.items():
-        with atomic_path(path.with_suffix(suffix)) as temporary:
-            temporary.write_bytes(content)
     return [path.with_suffix(suffix) for suffix in contents]
 
 

@@ -19,6 +19,7 @@ import torch
 
 from flowinpaint.api import inpaint
 from flowinpaint.errors import sentence_of
+from flowinpaint.interrupts import end_with_parent
 from flowinpaint.masks import random_mask
 from flowinpaint.speed.cases import Inputs, Size, SpeedCase, fill_function
 from flowinpaint.speed.roofline import PeakRates, StageCount, counts_of, measure_rates, timed
@@ -152,7 +153,7 @@ def cpu_memory(case: SpeedCase, inputs: Inputs) -> int | None:
     """
     if not RESET.exists():
         return None
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent) as pool:
         return pool.submit(peak_memory, case, inputs).result()
 
 

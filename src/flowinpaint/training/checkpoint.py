@@ -7,7 +7,6 @@ the whole random state: a sample is a function of its number.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,8 @@ from torch import Tensor
 
 from flowinpaint.config_parsing import build
 from flowinpaint.errors import FileFormatError, InputError
-from flowinpaint.io import atomic_path
+from flowinpaint.io.files import write_bytes
+from flowinpaint.io.temporaries import remove_stale
 from flowinpaint.training.config import TrainingConfig
 
 if sys.platform != "win32":
@@ -67,8 +67,7 @@ def open_run(path: Path, resume: bool) -> Iterator[RunFolder]:
                     f"--out: {path} must not be in use by another run; wait, or use another folder"
                 ) from error
         for place in (folder.path, folder.checkpoints):
-            for left_over in place.glob(".flowinpaint-*"):  # from a run that was killed while writing
-                left_over.unlink()
+            remove_stale(place)  # from a run that was killed while writing
         try:
             yield folder
         except BaseException:
@@ -110,7 +109,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     about = {"step": checkpoint.step, "seconds": checkpoint.seconds, "config": asdict(checkpoint.config)}
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     try:
-        write_durably(path, save(tensors, metadata={KEY: json.dumps(about)}))
+        write_bytes(path, save(tensors, metadata={KEY: json.dumps(about)}), durable=True)
     except OSError as error:
         good = next(iter(list_checkpoints(folder)), None)
         kept = f"the last good one is {good.name}" if good else "there is no earlier one"
@@ -167,20 +166,6 @@ def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
             raise FileFormatError(f"checkpoint: {name} must be of shape {shapes[1]}, got {shapes[0]}")
     for name, value in state.items():
         value.copy_(saved[name])
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file atomically and flush it to disk before it gets its name."""
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    if os.name == "posix":
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

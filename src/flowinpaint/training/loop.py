@@ -20,6 +20,7 @@ from torch import Tensor
 
 from flowinpaint.api import load_model
 from flowinpaint.errors import InputError
+from flowinpaint.interrupts import SIGNALS, note_signal
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.registry import build_network
 from flowinpaint.training.batches import open_source
@@ -76,7 +77,8 @@ def train(
 ) -> Outcome:
     """Train a configuration in a run folder, from the start or from its newest checkpoint.
 
-    Only the first process of a world writes. SIGINT and SIGTERM end the run after the current step, with a checkpoint.
+    Only the first process of a world writes. SIGINT, SIGTERM and SIGHUP end the run after the current step, with a
+    checkpoint.
     """
     listener = listener or Listener()
     with ExitStack() as stack:
@@ -186,12 +188,13 @@ def _due(at: Progress, every: int) -> bool:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn SIGINT and SIGTERM into a flag, which the yielded function reads; a second signal has its default effect."""
+    """Turn SIGNALS into a flag, which the yielded function reads; a second signal has its usual effect."""
     received = False
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield lambda: received
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}  # as after nohup
 
     def restore_handlers() -> None:
         for number, handler in before.items():
@@ -200,6 +203,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
     def receive(number: int, frame: FrameType | None) -> None:
         nonlocal received
         received = True
+        note_signal(number)
         restore_handlers()
 
     for number in before:

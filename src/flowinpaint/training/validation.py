@@ -18,11 +18,11 @@ from flowinpaint.checks import check_image
 from flowinpaint.data import Batch
 from flowinpaint.data.folder import Frame, find_samples
 from flowinpaint.errors import InputError
-from flowinpaint.io import atomic_path
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, geometric_mean
 from flowinpaint.networks.network import Network
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
+from flowinpaint.text_tables import write_text
 from flowinpaint.training.config import TrainingConfig, of_table
 from flowinpaint.version import __version__
 
@@ -102,8 +102,7 @@ class Validator:
                 if len(self._known) == known and self._key(method, frame) not in self._known:
                     note("Running the reference methods on the frames and scenes of the validation.")
                 self._reference(method, frame)
-        with atomic_path(self._file) as temporary:
-            temporary.write_text(json.dumps(self._known), encoding="utf-8")
+        write_text(self._file, json.dumps(self._known))
 
     def measure(self, model: Network) -> Scores:
         """The scores of a model."""
