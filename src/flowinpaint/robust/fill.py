@@ -77,6 +77,12 @@ def robust_fill(
     seed: of the random folds of the cross-fit. soft: fill from noisy vectors with weights, which only suit a method
     whose smoothness term has the unit 1, as the networks have; those of laplace-beltrami differ by up to 1e6.
     """
+    # Exact, since the unit is a power of two. The photometric comparison needs vectors in px.
+    unit = 1.0 if hints.second is not None else _unit_of(f, mask)
+    if unit != 1:
+        scaled = hints._replace(noise=None if hints.noise is None else hints.noise / unit)
+        own = partial(_fill_in_unit, fill, unit)
+        return _in_unit(robust_fill(own, image, f / unit, mask, scaled, seed, progress, soft, assessor), unit)
     if hints.confidence is not None:
         possible = mask * (hints.confidence.to(mask.device) > 0)
         if not torch.equal(possible, mask):
@@ -108,6 +114,27 @@ def robust_fill(
             solution = replace(solution, u=refined(solution.u, error, points, verdict, image, second))
         solution = replace(solution, u=solution.u.to(device), expected_error=error.to(device))
     return counted.finish(_told(RobustSolution(solution, inliers, noise), hints))
+
+
+def _unit_of(f: Tensor, mask: Tensor) -> float:
+    """The largest power of two that is not above the largest known value; 1 if all known values are 0."""
+    largest = float(torch.where(mask > 0, f, 0).abs().max())
+    return 2.0 ** (math.frexp(largest)[1] - 1) if largest > 0 else 1.0
+
+
+def _fill_in_unit(fill: Fill, unit: float, image: Tensor, f: Tensor, mask: Tensor, **keywords: Any) -> Solution:
+    """The fill of a field in units of `unit`, by a function that expects the caller's unit."""
+    return _scaled(fill(image, f * unit, mask, **keywords), 1 / unit)
+
+
+def _in_unit(found: RobustSolution, unit: float) -> RobustSolution:
+    noise = None if found.noise is None else found.noise * unit
+    return found._replace(solution=_scaled(found.solution, unit), noise=noise)
+
+
+def _scaled(solution: Solution, factor: float) -> Solution:
+    error = solution.expected_error
+    return replace(solution, u=solution.u * factor, expected_error=None if error is None else error * factor)
 
 
 def _told(found: RobustSolution, hints: Hints) -> RobustSolution:
