@@ -239,3 +239,13 @@ def test_a_gpu_finds_almost_the_same(method: str, matched: bool) -> None:
     assert float(np.abs(cpu.inliers - gpu.inliers)[mask].mean()) < 0.02
     assert fi.epe(gpu.flow, truth) < 1.1 * fi.epe(cpu.flow, truth)
     assert gpu.info["noise"] == pytest.approx(cpu.info["noise"], rel=0.05)
+
+
+@pytest.mark.parametrize("factor", [2.0**-70, 2.0**20])
+def test_judged_results_scale_exactly_with_powers_of_two(factor: float) -> None:
+    """Thresholds with an absolute unit would show with tiny fields."""
+    one, other = (inpaint(np.float32(s) * TRUTH, "harmonic", robust=True, noise=s * 0.1) for s in (1.0, factor))
+    np.testing.assert_array_equal(other.flow, np.float32(factor) * one.flow)
+    np.testing.assert_array_equal(other.expected_error, np.float32(factor) * one.expected_error)
+    np.testing.assert_array_equal(judged(other), judged(one))
+    assert other.info["noise"] == pytest.approx(factor * (one.info["noise"] or 0), rel=1e-12)

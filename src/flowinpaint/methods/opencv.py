@@ -7,6 +7,7 @@ its input.
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +33,8 @@ MATCHES_PER_NEIGHBOUR = 5
 """RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
 _LARGER_K = (8, 16, 32)
 """Values of k to try last, as far as there are enough matches for them."""
+_ALONE = threading.Lock()
+"""Held while RIC runs: the number of OpenCV's threads, on which its random numbers depend, is that of the process."""
 Points = npt.NDArray[np.float32]
 
 
@@ -81,24 +84,26 @@ def opencv_ric(
     longest = 2 * float(np.abs(vectors).max())
     most = max(1, len(points) // MATCHES_PER_NEIGHBOUR)
     k = min(k, most)
-    dense, threads = None, cv2.getNumThreads()
-    cv2.setNumThreads(1)  # with one thread and a fixed random seed, repeated calls rarely differ
-    try:
-        # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach. OpenCV's code
-        # also returns a non-finite field now and then, mostly again with the same k but hardly ever with half of it.
-        # With a k below 8 all halves sometimes fail, so larger ones follow.
-        for tried in (*(k >> i for i in range(k.bit_length())), *_LARGER_K):
-            if (dense is not None and np.isfinite(dense).all()) or tried > most:
-                break
-            cv2.setRNGSeed(0)
-            interpolator = _contrib().createRICInterpolator()
-            interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
-            interpolator.setK(tried)
-            with suppress(cv2.error):
-                # The second image is for its variational refinement, which is off.
-                dense = interpolator.interpolate(guide, points, guide, points + vectors)
-    finally:
-        cv2.setNumThreads(threads)
+    dense = None
+    with _ALONE:
+        threads = cv2.getNumThreads()
+        cv2.setNumThreads(1)  # with one thread and a fixed random seed, repeated calls rarely differ
+        try:
+            # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach. OpenCV's
+            # code also returns a non-finite field now and then, mostly again with the same k but hardly ever with half
+            # of it. With a k below 8 all halves sometimes fail, so larger ones follow.
+            for tried in (*(k >> i for i in range(k.bit_length())), *_LARGER_K):
+                if (dense is not None and np.isfinite(dense).all()) or tried > most:
+                    break
+                cv2.setRNGSeed(0)
+                interpolator = _contrib().createRICInterpolator()
+                interpolator.setMaxFlow(max(interpolator.getMaxFlow(), longest))
+                interpolator.setK(tried)
+                with suppress(cv2.error):
+                    # The second image is for its variational refinement, which is off.
+                    dense = interpolator.interpolate(guide, points, guide, points + vectors)
+        finally:
+            cv2.setNumThreads(threads)
     return _solution("opencv-ric", dense, flow, points)
 
 
