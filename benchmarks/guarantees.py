@@ -43,7 +43,7 @@ THREADS = {**dict.fromkeys(("neuroexplicit", "neuroexplicit-paper", "flownets", 
 PyTorch's convolutions add up in another order. OpenCV's RIC rarely differs from one call to the next, by anything.
 """
 JUDGED_TOLERANCE = 1e-3
-"""Largest difference of judged results between numbers of threads, relative to the largest known value."""
+"""The same for judged results, and for their scaling by a power of two."""
 UNKNOWN = np.nan, np.inf, -np.inf, 1e9, -2e9, 3e38, 1e-45, -0.0, 0.0, 7.0
 SCALES = 1e-30, 1e-6, 1e-2, 1.0, 1.0, 1.0, 20.0, 500.0, 1e5, 1e8
 
@@ -80,7 +80,7 @@ class Call:
             given.append(None if mask is None else torch.from_numpy(mask))
         if self.kind == "flat":
             given[1] = given[1][..., 0]
-        return fi.inpaint(*given, self.method, "cpu", **options)
+        return fi.inpaint(given[0], given[1], given[2], self.method, "cpu", **options)
 
     def arrays(self) -> Iterator[Array]:
         """All arrays of the caller."""
@@ -295,6 +295,7 @@ def repeated(call: Call, result: fi.Result, rng: np.random.Generator, largest: d
             return
         back = 1 / factor
         again, name, bound = as_numpy(call, call.run(factor).flow) * np.float32(back), "times a power of two", 0.0
+        name, bound = (f"judged, {name}", JUDGED_TOLERANCE) if call.judged else (name, bound)
     else:
         return
     if not np.array_equal(np.isnan(first), np.isnan(again)):

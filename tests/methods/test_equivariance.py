@@ -26,7 +26,7 @@ def scene(seed: int) -> tuple[Array, Array, Array]:
     image = rng.integers(0, 256, (H, W, 3), dtype=np.uint8)
     flow = (rng.normal(size=(H, W, C)) + rng.choice([0, 3, 20]) * rng.normal(size=C)).astype(np.float32)
     mask = np.zeros(H * W, bool)
-    mask[rng.choice(H * W, min(H * W, int(rng.integers(1, 41))), replace=False)] = True
+    mask[rng.choice(H * W, min(H * W // 2, int(rng.integers(1, 41))), replace=False)] = True
     return image, flow, mask.reshape(H, W)
 
 

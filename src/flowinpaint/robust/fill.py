@@ -46,6 +46,8 @@ WEIGHT = 100.0
 RAMP_SPACINGS = 2.0
 """The result has ramps only farther from all vectors than this multiple of their spacing. The candidates of the
 cross-fit have them from nearer on: the assessor can reject those."""
+TINY, HUGE = 1e-3, 1e6
+"""Fields whose largest value is not between these are judged in another unit."""
 _LARGEST_CHANGE = 30.0
 """Largest change of log-odds between neighbours in a dense field."""
 
@@ -77,7 +79,7 @@ def robust_fill(
     seed: of the random folds of the cross-fit. soft: fill from noisy vectors with weights, which only suit a method
     whose smoothness term has the unit 1, as the networks have; those of laplace-beltrami differ by up to 1e6.
     """
-    # Exact, since the unit is a power of two. The photometric comparison needs vectors in px.
+    # The photometric comparison needs vectors in px.
     unit = 1.0 if hints.second is not None else _unit_of(f, mask)
     if unit != 1:
         scaled = hints._replace(noise=None if hints.noise is None else hints.noise / unit)
@@ -117,9 +119,12 @@ def robust_fill(
 
 
 def _unit_of(f: Tensor, mask: Tensor) -> float:
-    """The largest power of two that is not above the largest known value; 1 if all known values are 0."""
+    """The unit in which to judge a field: 1, but for tiny or huge fields a power of two near their largest value.
+
+    Squares and floors of the features would underflow or overflow; and dividing by a power of two is exact.
+    """
     largest = float(torch.where(mask > 0, f, 0).abs().max())
-    return 2.0 ** (math.frexp(largest)[1] - 1) if largest > 0 else 1.0
+    return 1.0 if largest == 0 or TINY < largest < HUGE else 2.0 ** (math.frexp(largest)[1] - 1)
 
 
 def _fill_in_unit(fill: Fill, unit: float, image: Tensor, f: Tensor, mask: Tensor, **keywords: Any) -> Solution:
