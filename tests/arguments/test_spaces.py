@@ -83,3 +83,15 @@ def test_bounds_without_any_known_value_are_an_error_and_errors_stay_within_the_
         fi.inpaint(IMAGE, DEPTH, bounds=(5000, 6000))
     result = fi.inpaint(IMAGE, DEPTH, space="inverse")
     assert result.expected_error.max() <= np.ptp(result.flow)
+
+
+@pytest.mark.parametrize("space", ["linear", "inverse", "log"])
+def test_finding_9_a_flat_wall_has_a_finite_expected_error_in_every_space(space: Any) -> None:
+    wall = np.where(np.isnan(DEPTH), DEPTH, np.float32(4))
+    result = fi.inpaint(IMAGE, wall, device="cpu", space=space)
+    known = np.isfinite(wall)
+    assert np.isfinite(result.expected_error).all()
+    np.testing.assert_array_equal(result.expected_error == 0, known)
+    assert 0 < np.median(result.expected_error[~known]) < 4
+    assert result.confidence[known].min() == 1
+    np.testing.assert_array_equal(result.trusted(8.0), result.flow)

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cv2
@@ -233,3 +234,12 @@ def test_without_contrib_the_command_is_named(fill: Fill, monkeypatch: pytest.Mo
     assert not is_installed("peers")
     with pytest.raises(InputError, match=r"needs OpenCV's contributed modules \(.*pip install opencv-contrib-python"):
         fill(*scene(20, 20, known=50))
+
+
+@CONTRIB
+def test_ric_is_the_same_in_concurrent_calls() -> None:
+    image, f, c = scene(60, 80, 240)
+    alone = opencv_ric(image, f, c).u
+    with ThreadPoolExecutor(8) as threads:
+        for u in threads.map(lambda _: opencv_ric(image, f, c).u, range(16)):
+            assert torch.equal(u, alone)

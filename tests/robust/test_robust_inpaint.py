@@ -239,3 +239,13 @@ def test_a_gpu_finds_almost_the_same(method: str, matched: bool) -> None:
     assert float(np.abs(cpu.inliers - gpu.inliers)[mask].mean()) < 0.02
     assert fi.epe(gpu.flow, truth) < 1.1 * fi.epe(cpu.flow, truth)
     assert gpu.info["noise"] == pytest.approx(cpu.info["noise"], rel=0.05)
+
+
+@pytest.mark.parametrize("factor", [2.0**-70, 2.0**-20, 2.0**25])
+def test_finding_8_judged_results_scale_with_tiny_and_huge_fields(factor: float) -> None:
+    """Thresholds with an absolute unit would show."""
+    one, other = (inpaint(np.float32(s) * TRUTH, "harmonic", robust=True, noise=s * 0.1) for s in (1.0, factor))
+    for x, y in ((one.flow, other.flow), (one.expected_error, other.expected_error)):
+        np.testing.assert_allclose(y / np.float32(factor), x, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(judged(other), judged(one), atol=1e-4)
+    assert other.info["noise"] == pytest.approx(factor * (one.info["noise"] or 0), rel=1e-5)

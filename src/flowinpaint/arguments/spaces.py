@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from flowinpaint.diffusion.data_term import RELATIVE_FLOOR
 from flowinpaint.errors import InputError, warn_user
 
 Array = npt.NDArray[Any]
@@ -108,10 +109,11 @@ def from_space(space: Space, u: Array, flow: Array, known: npt.NDArray[np.bool_]
 def error_from_space(space: Space, error: Array, filled: Array) -> Array:
     """Expected errors (H, W) of values in a space as errors of the filled field (H, W, C), to first order.
 
-    They are at most the range of the filled values.
+    They are at most the range of the filled values, or their largest value if these are all equal.
     """
     moved = error * _slope(space, filled.astype(np.float64))
-    return np.asarray(np.minimum(moved, np.ptp(filled)), np.float32)
+    spread, largest = float(np.ptp(filled)), float(np.max(filled))
+    return np.asarray(np.minimum(moved, spread if spread > RELATIVE_FLOOR * largest else largest), np.float32)
 
 
 def typical_noise(space: Space, noise: float, flow: Array, known: npt.NDArray[np.bool_]) -> float:

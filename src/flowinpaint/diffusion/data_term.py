@@ -123,3 +123,15 @@ def statistics(f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     count = torch.where(count > 0, count, 1)
     mean = (f * c).sum((2, 3), keepdim=True) / count
     return mean, ((f - mean).abs() * c).sum((2, 3), keepdim=True) / count
+
+
+@torch.no_grad()
+def centre(data: DataTerm) -> Tensor:
+    """The mean of the known vectors of each channel, (B, C, 1, 1).
+
+    Diffusion commutes with adding a constant, so methods subtract it first: otherwise a large offset of the field costs
+    digits. The sums of the rows come first, so the result does not depend on the number of threads.
+    """
+    c = data.known.to(data.f.dtype)
+    total = torch.where(data.known, data.f, 0).sum(3).sum(2)[..., None, None]
+    return total / c.sum(3).sum(2)[..., None, None].clamp(min=1)

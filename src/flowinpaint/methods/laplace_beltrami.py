@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flowinpaint.errors import InputError
-from flowinpaint.methods.harmonic import fill_steady
+from flowinpaint.methods.harmonic import fill_steady, within_range
 from flowinpaint.result import ProgressCallback, Solution
 
 
@@ -36,7 +36,8 @@ def laplace_beltrami(
     authors' program has the sum instead, so their λ is three times ours for the distances 1 and 3.
     """
     edges = distance_weights(image, lam, distance)
-    return fill_steady(flow, mask, edges, weight, progress, tolerance=tolerance, max_iterations=max_iterations)
+    solution = fill_steady(flow, mask, edges, weight, progress, tolerance=tolerance, max_iterations=max_iterations)
+    return within_range(solution, flow, mask)
 
 
 def distance_weights(image: Tensor, lam: float, distance: int) -> Tensor:

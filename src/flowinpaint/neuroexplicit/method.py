@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from flowinpaint.diffusion import pyramid
 from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
-from flowinpaint.diffusion.data_term import DataTerm, bind
+from flowinpaint.diffusion.data_term import DataTerm, bind, centre
 from flowinpaint.diffusion.fsi import fsi_cycle_of
 from flowinpaint.diffusion.pyramid import extend, image_pyramid, upsample
 from flowinpaint.diffusion.stencil import isotropic_weights, pure_divergence
@@ -76,17 +76,19 @@ def fill(
     start (B, C, H, W): the initial field of the coarsest level, averaged to its size, instead of the pull start.
     """
     H, W = data.f.shape[-2:]
+    given_field, mean = data, centre(data)  # the result is linear in the field and commutes with adding a constant
+    data = data._replace(f=torch.where(data.known, data.f - mean, 0))
     size = extended_size(H, W, levels)
     image = extend(image, *size)
     data = DataTerm(*(None if x is None else extend(x, *size) for x in data))  # type: ignore[arg-type]
     given = backend.push(data, levels)[::-1]  # the data term of every level, coarse to fine
 
     if start is not None:
-        u0 = bind(image_pyramid(extend(start, *size), levels)[0], given[0])
+        u0 = bind(image_pyramid(extend(start - mean, *size), levels)[0], given[0])
     elif config.start == "pull":
         u0 = backend.diffuse(backend.pull(given[0]), given[0], ISOTROPIC, START_STEPS)
     else:  # the paper: unknown pixels start at zero, and vectors enter a finer level after its first step
-        u0 = torch.where(given[0].known, given[0].f, 0)
+        u0 = torch.where(given[0].known, given[0].f, -mean)
 
     guess = None
     if config.flow_aware:
@@ -100,7 +102,8 @@ def fill(
     operators = backend.edge_weights(z, image, levels)
     del z
     u = cycles(backend, given, u0, operators, config.steps, backend.refine if config.start == "pull" else upsample)
-    return Filled(u[..., :H, :W].contiguous(), log_error)
+    u = torch.where(given_field.exact, given_field.f, u[..., :H, :W] + mean)
+    return Filled(u, log_error)
 
 
 def cycles(

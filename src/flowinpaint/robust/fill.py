@@ -46,6 +46,8 @@ WEIGHT = 100.0
 RAMP_SPACINGS = 2.0
 """The result has ramps only farther from all vectors than this multiple of their spacing. The candidates of the
 cross-fit have them from nearer on: the assessor can reject those."""
+TINY, HUGE = 1e-3, 1e6
+"""Fields whose largest value is not between these are judged in another unit."""
 _LARGEST_CHANGE = 30.0
 """Largest change of log-odds between neighbours in a dense field."""
 
@@ -77,6 +79,12 @@ def robust_fill(
     seed: of the random folds of the cross-fit. soft: fill from noisy vectors with weights, which only suit a method
     whose smoothness term has the unit 1, as the networks have; those of laplace-beltrami differ by up to 1e6.
     """
+    # The photometric comparison needs vectors in px.
+    unit = 1.0 if hints.second is not None else _unit_of(f, mask)
+    if unit != 1:
+        scaled = hints._replace(noise=None if hints.noise is None else hints.noise / unit)
+        own = partial(_fill_in_unit, fill, unit)
+        return _in_unit(robust_fill(own, image, f / unit, mask, scaled, seed, progress, soft, assessor), unit)
     if hints.confidence is not None:
         possible = mask * (hints.confidence.to(mask.device) > 0)
         if not torch.equal(possible, mask):
@@ -108,6 +116,30 @@ def robust_fill(
             solution = replace(solution, u=refined(solution.u, error, points, verdict, image, second))
         solution = replace(solution, u=solution.u.to(device), expected_error=error.to(device))
     return counted.finish(_told(RobustSolution(solution, inliers, noise), hints))
+
+
+def _unit_of(f: Tensor, mask: Tensor) -> float:
+    """The unit in which to judge a field: 1, but for tiny or huge fields a power of two near their largest value.
+
+    Squares and floors of the features would underflow or overflow; and dividing by a power of two is exact.
+    """
+    largest = float(torch.where(mask > 0, f, 0).abs().max())
+    return 1.0 if largest == 0 or TINY < largest < HUGE else 2.0 ** (math.frexp(largest)[1] - 1)
+
+
+def _fill_in_unit(fill: Fill, unit: float, image: Tensor, f: Tensor, mask: Tensor, **keywords: Any) -> Solution:
+    """The fill of a field in units of `unit`, by a function that expects the caller's unit."""
+    return _scaled(fill(image, f * unit, mask, **keywords), 1 / unit)
+
+
+def _in_unit(found: RobustSolution, unit: float) -> RobustSolution:
+    noise = None if found.noise is None else found.noise * unit
+    return found._replace(solution=_scaled(found.solution, unit), noise=noise)
+
+
+def _scaled(solution: Solution, factor: float) -> Solution:
+    error = solution.expected_error
+    return replace(solution, u=solution.u * factor, expected_error=None if error is None else error * factor)
 
 
 def _told(found: RobustSolution, hints: Hints) -> RobustSolution:
