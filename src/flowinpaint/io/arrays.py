@@ -13,13 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, check_file
+from flowinpaint.io.budget import check_budget, check_expansion
 from flowinpaint.io.image_headers import MAX_EXPANSION, size_fault
 
 Array = npt.NDArray[Any]
 Flow = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
 
-_ZIP_END = b"PK\x05\x06"
+MOST_CHANNELS = 1024
+MOST_MEMBERS = 1000
+_LONGEST_HEADER = 10_000
+"""Bytes of a .npy header that numpy accepts; it reads longer ones before it refuses them."""
+_NPY_MAGIC = np.lib.format.MAGIC_LEN
+_ZIP_END, _ZIP_MEMBER = b"PK\x05\x06", b"PK\x01\x02"
 
 
 class Npz(NamedTuple):
@@ -37,6 +43,8 @@ class Npz(NamedTuple):
         check_file(self.path, packed and f"{info.filename} must be stored or deflated, as numpy writes it")
         forged = info.file_size > MAX_EXPANSION * min(info.compress_size, self.size)
         check_file(self.path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
+        check_budget(self.path, info.file_size)
+        check_expansion(self.path, info.file_size, info.compress_size)
         with self.archive.open(info) as stream:
             return _load_npy(self.path, stream, info.file_size, kinds, dimensions)
 
@@ -45,6 +53,7 @@ class Npz(NamedTuple):
 def open_npz(path: Path) -> Iterator[Npz]:
     """Open an archive; errors of numpy and zipfile in the block become FileFormatErrors."""
     data = path.read_bytes()
+    check_file(path, data.count(_ZIP_MEMBER) > MOST_MEMBERS and f"a .npz must have at most {MOST_MEMBERS} arrays")
     with _decoding(path), zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         end = data.rfind(_ZIP_END) + 22 + len(archive.comment)
@@ -86,6 +95,9 @@ def open_npy(path: Path, kinds: str) -> Array:
 def _load_npy(path: Path, stream: IO[bytes], size: int, kinds: str, dimensions: tuple[int, ...] | None = None) -> Array:
     """`open_npy` from a stream of `size` bytes; with `dimensions`, an array with one of these numbers of axes."""
     old = np.lib.format.read_magic(stream) == (1, 0)
+    length = int.from_bytes(stream.read(2 if old else 4), "little")
+    check_file(path, length > _LONGEST_HEADER and f"its header must have at most {_LONGEST_HEADER} bytes, got {length}")
+    stream.seek(_NPY_MAGIC)
     read_header = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
     allowed = dimensions or ((2, 3) if "f" in kinds else (2,))
@@ -94,7 +106,10 @@ def _load_npy(path: Path, stream: IO[bytes], size: int, kinds: str, dimensions: 
         sizes = " (H, W)" + (" or (H, W, C)" if "f" in kinds else "")
         wanted = types + (sizes if dimensions is None else f" with {' or '.join(map(str, dimensions))} dimensions")
         raise FileFormatError(f"{path}: must hold {wanted}, got {dtype.name} {shape}")
+    many = dimensions is None and math.prod(shape[2:]) > MOST_CHANNELS
+    check_file(path, many and f"a field must have at most {MOST_CHANNELS} channels, got {shape[-1]}")
     needed = stream.tell() + math.prod(shape) * dtype.itemsize
+    check_budget(path, needed)
     height = shape[0] if dimensions is None else math.prod(shape) // shape[1]
     check_file(path, size_fault(shape[1], height, needed, size))
     stream.seek(0)
