@@ -82,8 +82,8 @@ def check_expansion(path: Path, decoded: int, packed: int, pixels: int = 0) -> N
     budget = byte_budget()
     if (decoded > budget * 9 // 16 or pixels > budget // 15) and decoded > EXPANSION * packed:
         raise FileFormatError(
-            f"{path}: above the size of an 8K frame, it must expand to at most {EXPANSION} times its size, got {packed} "
-            f"bytes that expand to {decoded}; pass a larger max_bytes, --max-bytes or {VARIABLE} if you trust it"
+            f"{path}: must expand to at most {EXPANSION} times its size above that of an 8K frame, got {packed} bytes "
+            f"that expand to {decoded}; pass a larger max_bytes, --max-bytes or {VARIABLE} if you trust it"
         )
 
 

@@ -31,7 +31,7 @@ _CHANNELS = {".flo": (2,), ".png": (1, 2), ".pfm": (1, 2, 3), ".tif": (1, 3), ".
 LARGEST_FLOW = LEVELS / 64 - 512
 """The largest component that KITTI's PNG can hold."""
 _PNG_COLOURS = {0: "grey", 2: "RGB", 3: "palette colours", 4: "grey with alpha", 6: "RGB with alpha"}
-_FEW_CHANNELS = 8
+_FEW_CHANNELS, _ROWS = 8, 16
 _FLO_MAGIC = b"PIEH"  # the float32 202021.25
 _FLO_LIMIT, _FLO_UNKNOWN = 1e9, 1e10
 _PFM_HEADER = re.compile(rb"P([Ff])\s+(-?\d{1,10})\s+(-?\d{1,10})\s+([+-]?\d*\.?\d+(?:[eE][+-]?\d+)?)\s")
@@ -54,7 +54,7 @@ def read_flow(path: StrPath, unit: Unit | None = None, *, max_bytes: int | None 
         raise InputError(f"{path}: unit must be None for a {suffix}, which holds the values themselves, got {unit!r}")
     flow = _read_png(path, unit) if suffix == ".png" else _FORMATS[suffix][0](path)
     valid = in_every_channel(np.isfinite(flow))
-    flow[~valid] = np.nan
+    _forget(flow, ~valid)
     return flow, valid
 
 
@@ -63,6 +63,15 @@ def in_every_channel(condition: Mask) -> Mask:
     if condition.shape[2] > _FEW_CHANNELS:
         return np.asarray(condition.all(axis=2))
     return reduce(np.logical_and, np.moveaxis(condition, 2, 0))
+
+
+def _forget(flow: Flow, unknown: Mask) -> None:
+    """Set unknown vectors of (H, W, C) to NaN; `flow[unknown] = np.nan` takes 20 times as long if they are many."""
+    if flow.shape[2] > _FEW_CHANNELS:
+        flow[unknown] = np.nan
+        return
+    for channel in np.moveaxis(flow, 2, 0):
+        np.copyto(channel, np.nan, where=unknown)
 
 
 def write_flow(path: StrPath, flow: Any, valid: Any = None, unit: Unit | None = None) -> None:
@@ -157,10 +166,16 @@ def _read_png(path: Path, unit: Unit | None) -> Flow:
         check_budget(path, 4 * raw.size)
         return values_of(raw, check_unit(path, unit))
     check_budget(path, 8 * raw.shape[0] * raw.shape[1])
-    flow = raw[..., :2].astype(np.float32)
-    flow -= np.float32(2**15)  # in place: each copy of an 8K flow needs 270 MiB
-    flow /= np.float32(64)
-    flow[raw[..., 2] == 0] = np.nan
+    flow = np.empty((*raw.shape[:2], 2), np.float32)
+    for top in range(0, len(raw), _ROWS):  # a copy of a whole 8K flow would need 270 MiB, and three times as long
+        rows = raw[top : top + _ROWS]
+        unknown = rows[..., 2] == 0
+        for channel in (0, 1):
+            values = rows[..., channel].astype(np.float32)
+            values -= np.float32(2**15)
+            values /= np.float32(64)
+            np.copyto(values, np.nan, where=unknown)
+            flow[top : top + _ROWS, :, channel] = values
     return flow
 
 

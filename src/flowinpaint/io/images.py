@@ -92,7 +92,9 @@ def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
         return pixels
     if image_kind(data) == "PNG" and png_layout(data)[1] == 4:
         return np.ascontiguousarray(pixels[..., 0])
-    return np.ascontiguousarray(pixels[..., 2::-1])
+    if pixels.dtype == np.float64:  # which OpenCV does not convert
+        return np.ascontiguousarray(pixels[..., 2::-1])
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGB)
 
 
 def _decoded(data: bytes) -> npt.NDArray[Any] | None:

@@ -34,7 +34,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL, _PROGRESSIVE = (0xC0, 0xC1), 0xC2
 _COMMENTS = frozenset([*range(0xE0, 0xF0), 0xFE])
 _COLOUR = (b"JFIF\0", b"Adobe")
-"""Segments of these applications change the colours; decoders ignore others, such as EXIF, colour profiles and notes."""
+"""These application segments change the colours. Decoders ignore others, such as EXIF, colour profiles and notes."""
 _AHEAD = b"\xfe" * 8
 """As many bytes as decoders read ahead. They start with the longest codes, which complete few blocks."""
 

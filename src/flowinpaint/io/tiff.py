@@ -75,9 +75,8 @@ def tiff_faults(data: bytes, tags: Tags) -> Iterator[str | bool]:
     short = packing == 1 and total < needed
     yield short and f"truncated: {width}x{height} pixels need {needed} bytes, its TIFF data have {total}"
     if packing == _JPEG:
-        scans = max(
-            (data.count(b"\xff\xda", int(a), int(a + n)) for a, n in zip(places, lengths, strict=True)), default=0
-        )
+        parts_of = zip(places.astype(int), (places + lengths).astype(int), strict=True)
+        scans = max((data.count(b"\xff\xda", start, stop) for start, stop in parts_of), default=0)
         yield scans > _MOST_JPEG_SCANS and f"a JPEG in a TIFF must have at most {_MOST_JPEG_SCANS} scans, got {scans}"
     turn = first_of(tags, "orientation")
     yield turn != 1 and f"TIFF orientation {turn} would rotate it against its flow, it must be 1"
