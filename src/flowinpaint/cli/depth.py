@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output, solver_bar, warnings_told
-from flowinpaint.cli.options import Device
+from flowinpaint.cli.options import Device, MaxBytes
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.depth.camera import project, read_calibration
@@ -85,6 +85,7 @@ def command(
         typer.Option(metavar="NUMBER", help="Largest expected error, in metres; the rest stays unknown."),
     ] = None,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense depth."""
     if (scan is None) == (colmap is None):

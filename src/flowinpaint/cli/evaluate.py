@@ -10,7 +10,17 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output, print_table, runs_bar, say, tell_written
-from flowinpaint.cli.options import Device, Jobs, ParameterFile, Root, Seed, parse_list, parse_percents, parse_setting
+from flowinpaint.cli.options import (
+    Device,
+    Jobs,
+    MaxBytes,
+    ParameterFile,
+    Root,
+    Seed,
+    parse_list,
+    parse_percents,
+    parse_setting,
+)
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_variant, evaluate
@@ -71,6 +81,7 @@ def command(
     jobs: Jobs = 1,
     seed: Seed = 0,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(

@@ -15,7 +15,7 @@ from rich.text import Text
 from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.cli.console import output, say, solver_bar, warnings_told
-from flowinpaint.cli.options import Device, ParameterFile, parse_setting
+from flowinpaint.cli.options import Device, MaxBytes, ParameterFile, parse_setting
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
@@ -147,6 +147,7 @@ def command(
         typer.Option(metavar="NUMBER", help="Largest expected error, in px or metres; the rest stays unknown."),
     ] = None,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Fill a sparse field, guided by an image."""
     overrides = dict(parse_setting(text) for text in setting or [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from flowinpaint.errors import InputError
+from flowinpaint.io.budget import VARIABLE, parse_bytes
+
+
+def _set_budget(text: str | None) -> str | None:
+    """Put the budget into the environment, which worker processes inherit."""
+    if text is not None:
+        os.environ[VARIABLE] = str(parse_bytes(text, "--max-bytes"))
+    return text
+
 
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N; auto is the GPU if there is one.")]
 Root = Annotated[
@@ -19,6 +29,15 @@ Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel processes.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random masks of frames without mask files.")]
 ParameterFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Parameter file of 'flowinpaint tune'; --set overrides it.")
+]
+MaxBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--max-bytes",
+        metavar="SIZE",
+        callback=_set_budget,
+        help=f"Most bytes that a file may be decoded to, such as 2G; default ${VARIABLE}, or 512M.",
+    ),
 ]
 _SETTING = "KEY=VALUE, for example lam=1e-4"
 
