@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import FileFormatError, InputError
-from flowinpaint.io.image_headers import MAX_PIXELS, check_image_file, image_kind, png_layout, size_fault
+from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout, size_fault
 from flowinpaint.io.images import decode_image, encode_image
 
 PATH = Path("picture.any")
@@ -96,7 +96,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole_pictures_pass_with_their_size(name: str) -> None:
-    assert check_image_file(PATH, WHOLE[name]) == (18, 13)
+    assert check_image_file(PATH, WHOLE[name])[:2] == (18, 13)
     assert decode_image(PATH, WHOLE[name]).shape[:2] == (13, 18)
 
 
@@ -127,7 +127,7 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_a_claim_of_a_billion_pixels_is_refused_at_once(name: str) -> None:
     memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
-    with pytest.raises(FileFormatError, match=r"picture\.any: must have at most"):
+    with pytest.raises(FileFormatError, match=r"picture\.any: must need at most"):
         decode_image(PATH, FORGED[name])
     assert time.perf_counter() - start < 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 50_000  # in kB
@@ -136,13 +136,13 @@ def test_a_claim_of_a_billion_pixels_is_refused_at_once(name: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        png(16000, 16000, 8, 2, zlib.compress(bytes(1000))),
-        jpeg(16000, 16000, b"\xff\xda\0\x08\x01\x01\0\0\x3f\0" + b"x" * 99 + b"\xff\xd9"),
-        bmp(16000, 16000, b"x" * 99),
-        bmp(16000, 16000, b"x" * 99, 8, 1),
-        tiff({256: 16000, 257: 16000}, b"x" * 99),
-        b"P6 16000 16000 65535\n" + b"x" * 99,
-        b"P2 16000 16000 255\n1 2 3",
+        png(5000, 5000, 8, 2, zlib.compress(bytes(1000))),
+        jpeg(5000, 5000, b"\xff\xda\0\x08\x01\x01\0\0\x3f\0" + b"x" * 99 + b"\xff\xd9"),
+        bmp(5000, 5000, b"x" * 99),
+        bmp(5000, 5000, b"x" * 99, 8, 1),
+        tiff({256: 5000, 257: 5000}, b"x" * 99),
+        b"P6 5000 5000 65535\n" + b"x" * 99,
+        b"P2 5000 5000 255\n1 2 3",
     ],
 )
 def test_fewer_pixels_than_the_limit_must_still_fit_the_file(data: bytes) -> None:
@@ -166,7 +166,7 @@ def test_zero_and_negative_sizes(data: bytes, size: str) -> None:
 
 def test_size_fault() -> None:
     assert size_fault(2**14, 2**14) is None
-    assert str(MAX_PIXELS) in (size_fault(2**14, 2**14 + 1) or "")
+    assert size_fault(2**14, 0) == "must have at least 1x1 pixels, got 16384x0"
     assert size_fault(3, 2, 18, 20) == "too long: the header says 3x2 (18 bytes), the file has 20"
 
 
@@ -181,7 +181,7 @@ def test_bmp_from_the_top_and_of_the_oldest_kind() -> None:
     raster[0] = [1, 2, 3, 0]
     np.testing.assert_array_equal(decode_image(PATH, bmp(1, -2, raster.tobytes()))[0, 0], [3, 2, 1])
     core = b"BM" + struct.pack("<IHHI", 34, 0, 0, 26) + struct.pack("<IHHHH", 12, 1, 2, 1, 24) + bytes(8)
-    assert check_image_file(PATH, core) == (1, 2)
+    assert check_image_file(PATH, core)[:2] == (1, 2)
     assert (image_fault(core[:-1]) or "").startswith("truncated")
 
 
@@ -201,7 +201,7 @@ def test_jpeg_thumbnail_is_not_taken_for_the_picture() -> None:
     thumbnail = encoded(".jpg", PIXELS[:2, :3])
     exif = b"\xff\xe1" + struct.pack(">H", 2 + len(thumbnail)) + thumbnail
     data = WHOLE["jpeg"][:2] + exif + WHOLE["jpeg"][2:]
-    assert check_image_file(PATH, data) == (18, 13)
+    assert check_image_file(PATH, data)[:2] == (18, 13)
     assert "no end-of-image marker" in (image_fault(data[:-2]) or "")
     assert image_fault(data + b"appended by a camera") is None
 
@@ -211,7 +211,7 @@ def test_tiff_that_opencv_would_alter_is_refused() -> None:
         fault = image_fault(tiff({256: 2, 257: 1} | tags, bytes(8)))
         assert "must be 1" in (fault or "") or "without alpha" in (fault or "")
     assert image_fault(tiff({256: 2, 257: 1, 277: 4, 262: 2, 338: 1}, bytes(8))) is None
-    assert "must have at most" in (image_fault(tiff({256: 2, 257: 1, 322: 2**20, 323: 2**20}, bytes(2))) or "")
+    assert "must need at most" in (image_fault(tiff({256: 2, 257: 1, 322: 2**20, 323: 2**20}, bytes(2))) or "")
 
 
 def test_pnm_of_another_range_is_refused() -> None:
@@ -256,7 +256,7 @@ def test_what_opencv_does_not_encode(suffix: str, pixels: npt.NDArray[np.uint8])
 @example(b"MM\0+", struct.pack(">HHQ", 8, 0, 2**64 - 1))
 def test_any_bytes_are_a_picture_or_a_fault(signature: bytes, data: bytes) -> None:
     if image_fault(signature + data) is None:
-        assert min(check_image_file(PATH, signature + data)) >= 1
+        assert min(check_image_file(PATH, signature + data)[:2]) >= 1
 
 
 @given(st.sampled_from(sorted(WHOLE)), st.data())

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 from rich.text import Text
 
 from flowinpaint.cli.console import output, progress_bar, say, tell_written
+from flowinpaint.cli.options import MaxBytes
 from flowinpaint.data.assets import LONGEST, OPTIONS, build_bank
 from flowinpaint.data.bank import BANK_SUFFIX, KINDS, MAX_SIDE, MIN_SIDE, PictureBank, bank_picture, read_bank
 from flowinpaint.data.generator.render import LayeredFlow
@@ -52,6 +53,7 @@ def build(
         int, typer.Option(min=MIN_SIDE, max=MAX_SIDE, help="Longest side in px; larger pictures are reduced.")
     ] = LONGEST,
     jobs: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 4,
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Build a bank from the pictures in folders and their subfolders.
 

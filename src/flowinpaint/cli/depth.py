@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output, solver_bar, warnings_told
-from flowinpaint.cli.options import Device, Durable
+from flowinpaint.cli.options import Device, Durable, MaxBytes
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.depth.camera import project, read_calibration
@@ -86,6 +86,7 @@ def command(
     ] = None,
     device: Device = "auto",
     durable: Durable = False,
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Complete a LiDAR scan, a sparse depth image or the points of a COLMAP model to dense depth."""
     if (scan is None) == (colmap is None):

@@ -14,6 +14,7 @@ from flowinpaint.cli.options import (
     Device,
     Durable,
     Jobs,
+    MaxBytes,
     ParameterFile,
     Root,
     Seed,
@@ -82,6 +83,7 @@ def command(
     jobs: Jobs = 1,
     seed: Seed = 0,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(

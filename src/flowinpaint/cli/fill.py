@@ -15,7 +15,7 @@ from rich.text import Text
 from scipy.ndimage import distance_transform_edt
 
 from flowinpaint.cli.console import output, say, solver_bar, warnings_told
-from flowinpaint.cli.options import Device, Durable, ParameterFile, parse_setting
+from flowinpaint.cli.options import Device, Durable, MaxBytes, ParameterFile, parse_setting
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.cli.sparse_input import check_size, kind_of, read_sparse
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
@@ -148,6 +148,7 @@ def command(
     ] = None,
     device: Device = "auto",
     durable: Durable = False,
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Fill a sparse field, guided by an image."""
     overrides = dict(parse_setting(text) for text in setting or [])

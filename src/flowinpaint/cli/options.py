@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from flowinpaint.errors import InputError
+from flowinpaint.io.budget import VARIABLE, parse_bytes
+
+
+def _set_budget(text: str | None) -> str | None:
+    """Put the budget into the environment, which worker processes inherit."""
+    if text is not None:
+        os.environ[VARIABLE] = str(parse_bytes(text, "--max-bytes"))
+    return text
+
 
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N; auto is the GPU if there is one.")]
 Root = Annotated[
@@ -21,6 +31,15 @@ ParameterFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Parameter file of 'flowinpaint tune'; --set overrides it.")
 ]
 Durable = Annotated[bool, typer.Option("--durable", help="Flush the outputs to disk before the command ends.")]
+MaxBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--max-bytes",
+        metavar="SIZE",
+        callback=_set_budget,
+        help=f"Most bytes that a file may be decoded to, such as 2G; default ${VARIABLE}, or 512M.",
+    ),
+]
 _SETTING = "KEY=VALUE, for example lam=1e-4"
 
 

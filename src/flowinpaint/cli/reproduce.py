@@ -12,7 +12,7 @@ from rich.text import Text
 
 from flowinpaint.checks import check_device
 from flowinpaint.cli.console import output, runs_bar, say, tell_written
-from flowinpaint.cli.options import Device, Jobs, Seed, parse_list
+from flowinpaint.cli.options import Device, Jobs, MaxBytes, Seed, parse_list
 from flowinpaint.cli.train import training_display
 from flowinpaint.errors import InputError
 from flowinpaint.extras import needs
@@ -93,6 +93,7 @@ def command(
     jobs: Jobs = 1,
     seed: Seed = 0,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Reproduce the paper's tables and figures: train the networks, fill the frames, and write the pages.
 

@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from flowinpaint.cli.console import output
+from flowinpaint.cli.options import MaxBytes
 from flowinpaint.cli.unit_option import UnitText, unit_option_named
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.io import (
@@ -48,6 +49,7 @@ def command(
         ),
     ] = None,
     unit: UnitText = None,
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Draw a field as a picture with a key: colours or arrows.
 

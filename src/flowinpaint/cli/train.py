@@ -16,7 +16,7 @@ from rich.table import Column
 from rich.text import Text
 
 from flowinpaint.cli.console import BETWEEN_LINES, messages, output, print_table, progress_bar, say
-from flowinpaint.cli.options import Device
+from flowinpaint.cli.options import Device, MaxBytes
 from flowinpaint.errors import InputError
 from flowinpaint.interrupts import exit_code
 from flowinpaint.text_tables import TextTable
@@ -52,6 +52,7 @@ def command(
         Path | None, typer.Option("--out", "-o", metavar="RUN", help="Run folder; default runs/CONFIG.")
     ] = None,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Train a network on generated scenes or on data sets; a later call can resume.
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flowinpaint.cli.console import output, runs_bar, say, tell_written
-from flowinpaint.cli.options import Densities, Device, Jobs, Root, Seed, parse_percents
+from flowinpaint.cli.options import Densities, Device, Jobs, MaxBytes, Root, Seed, parse_percents
 from flowinpaint.data.folder import find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation import tuning
@@ -47,6 +47,7 @@ def eed(
     jobs: Jobs = 1,
     seed: Seed = 0,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Search the paper's grid for lam and alpha of eed with the smallest mean endpoint error.
 

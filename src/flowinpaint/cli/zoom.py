@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from flowinpaint.cli.console import tell_written, warnings_told
-from flowinpaint.cli.options import Device, Seed, list_option, parse_list, parse_percents
+from flowinpaint.cli.options import Device, MaxBytes, Seed, list_option, parse_list, parse_percents
 from flowinpaint.data.folder import Frame, find_samples
 from flowinpaint.errors import InputError
 from flowinpaint.evaluation.benchmark import check_method
@@ -34,6 +34,7 @@ def command(
     ] = "5",
     seed: Seed = 0,
     device: Device = "auto",
+    max_bytes: MaxBytes = None,
 ) -> None:
     """Draw samples next to the results of methods, enlarged where the truth has its strongest edges."""
     case = _parse_case(given)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.io.budget import with_max_bytes
 from flowinpaint.io.files import StrPath, existing_file
 
 Array = npt.NDArray[np.float64]
@@ -30,11 +31,13 @@ _EVERY_NAME = (
 )
 
 
-def read_calibration(paths: StrPath | Iterable[StrPath], camera: int = 2) -> Array:
+@with_max_bytes
+def read_calibration(paths: StrPath | Iterable[StrPath], camera: int = 2, *, max_bytes: int | None = None) -> Array:
     """Read the projection matrix (3, 4) from Velodyne points to the pixels of a rectified camera in KITTI's files.
 
     paths: KITTI raw has two files, calib_cam_to_cam.txt and calib_velo_to_cam.txt; object and odometry have one each.
     camera: 0 and 1 are the grey cameras, 2 and 3 the left and right colour cameras.
+    max_bytes: the byte budget; default FLOWINPAINT_MAX_BYTES or 512 MiB.
     """
     if isinstance(camera, bool) or not isinstance(camera, int | np.integer) or not 0 <= camera <= 3:
         raise InputError(f"camera must be 0, 1, 2 or 3, got {camera!r}")

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file
+from flowinpaint.io.budget import with_max_bytes
 from flowinpaint.io.files import StrPath, existing_file
 
 _NO_POINT = 2**64 - 1
@@ -40,12 +41,15 @@ class _Pose(NamedTuple):
     """(K,) of _KEYPOINT, in COLMAP's pixels, whose (0, 0) is the corner of the image."""
 
 
-def read_colmap(folder: StrPath, image_name: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+@with_max_bytes
+def read_colmap(
+    folder: StrPath, image_name: str, *, max_bytes: int | None = None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
     """Read the sparse depth of a view: uv (M, 2), x, y of its keypoints in px, and their depth (M,).
 
     folder: a COLMAP model, binary or text. image_name: as in the model, for example "IMG_0001.JPG". The keypoints are
     those of the image that COLMAP read, distorted if it is. Depth is along the optical axis, in the model's unit, which
-    is not metric unless the model was scaled.
+    is not metric unless the model was scaled. max_bytes: the byte budget; default FLOWINPAINT_MAX_BYTES or 512 MiB.
     """
     view = read_view(folder, image_name)
     return view.uv, view.depth

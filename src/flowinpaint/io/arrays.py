@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, check_file
+from flowinpaint.io.budget import check_budget, check_expansion
 from flowinpaint.io.image_headers import MAX_EXPANSION, size_fault
 from flowinpaint.io.npy_header import read_npy_header
 
@@ -19,7 +20,9 @@ Array = npt.NDArray[Any]
 Flow = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
 
-_ZIP_END = b"PK\x05\x06"
+MOST_CHANNELS = 1024
+MOST_MEMBERS = 1000
+_ZIP_END, _ZIP_MEMBER = b"PK\x05\x06", b"PK\x01\x02"
 
 
 class Npz(NamedTuple):
@@ -37,6 +40,8 @@ class Npz(NamedTuple):
         check_file(self.path, packed and f"{info.filename} must be stored or deflated, as numpy writes it")
         forged = info.file_size > MAX_EXPANSION * min(info.compress_size, self.size)
         check_file(self.path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
+        check_budget(self.path, info.file_size)
+        check_expansion(self.path, info.file_size, info.compress_size)
         with self.archive.open(info) as stream:
             return _load_npy(self.path, stream, info.file_size, kinds, dimensions)
 
@@ -45,6 +50,7 @@ class Npz(NamedTuple):
 def open_npz(path: Path) -> Iterator[Npz]:
     """Open an archive; errors of numpy and zipfile in the block become FileFormatErrors."""
     data = path.read_bytes()
+    check_file(path, data.count(_ZIP_MEMBER) > MOST_MEMBERS and f"a .npz must have at most {MOST_MEMBERS} arrays")
     with _decoding(path), zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         end = data.rfind(_ZIP_END) + 22 + len(archive.comment)
@@ -92,7 +98,10 @@ def _load_npy(path: Path, stream: IO[bytes], size: int, kinds: str, dimensions: 
         sizes = " (H, W)" + (" or (H, W, C)" if "f" in kinds else "")
         wanted = types + (sizes if dimensions is None else f" with {' or '.join(map(str, dimensions))} dimensions")
         raise FileFormatError(f"{path}: must hold {wanted}, got {type_name} {shape}")
+    many = dimensions is None and math.prod(shape[2:]) > MOST_CHANNELS
+    check_file(path, many and f"a field must have at most {MOST_CHANNELS} channels, got {shape[-1]}")
     needed = stream.tell() + math.prod(shape) * dtype.itemsize
+    check_budget(path, needed)
     height = shape[0] if dimensions is None else math.prod(shape) // shape[1]
     check_file(path, size_fault(shape[1], height, needed, size))
     values = np.frombuffer(stream.read(needed - stream.tell()), dtype)

@@ -13,9 +13,14 @@ import numpy as np
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Flow
+from flowinpaint.io.budget import check_budget, check_expansion
 from flowinpaint.io.image_headers import MAX_EXPANSION, size_fault
 from flowinpaint.opencv import cv2, silenced
 
+_PIXEL_BYTES = 12
+"""Of three float32 channels; OpenCV reads no more."""
+_MOST_ATTRIBUTES = 1000
+_LONGEST_NAME = 256
 _MAGIC = b"\x76\x2f\x31\x01"
 _SWITCH = "OPENCV_IO_ENABLE_OPENEXR"
 _BUILT = re.compile(r"^\s*OpenEXR:\s+(?!NO\b)\S", re.MULTILINE)
@@ -41,6 +46,8 @@ def read_exr(path: Path) -> Flow:
     except (struct.error, ValueError):
         raise FileFormatError(f"{path}: truncated or damaged: its EXR header has no size") from None
     check_file(path, size_fault(width, height))
+    check_budget(path, _PIXEL_BYTES * width * height)
+    check_expansion(path, _PIXEL_BYTES * width * height, len(data), width * height)
     forged = 2 * width * height > MAX_EXPANSION * len(data)
     check_file(path, forged and f"truncated or forged: {len(data)} bytes cannot hold {width}x{height} pixels")
     with silenced(), suppress(cv2.error):
@@ -62,8 +69,11 @@ def _size(data: bytes) -> tuple[int, int]:
 
 def _attributes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     position = 8
-    while (end := data.index(b"\0", position)) > position:
-        name, kind = data[position:end], data.index(b"\0", end + 1)
+    for _ in range(_MOST_ATTRIBUTES):
+        end = data.index(b"\0", position, position + _LONGEST_NAME)
+        if end == position:
+            return
+        name, kind = data[position:end], data.index(b"\0", end + 1, end + 1 + _LONGEST_NAME)
         (length,) = struct.unpack_from("<i", data, kind + 1)
         position = kind + 5 + length
         if length < 0 or position > len(data):

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from flowinpaint.errors import InputError, MissingFileError, check_file
+from flowinpaint.io.budget import check_budget
 from flowinpaint.io.publish import Publication, current_publication, flush, named
 from flowinpaint.io.temporaries import keep_folders, remove_folders_at_exit
 
@@ -66,6 +67,7 @@ def existing_file(path: StrPath) -> Path:
         raise MissingFileError(f"{path}: there is no such file")
     check_file(path, not path.is_file() and "must be a file, got a folder or a device")
     check_file(path, path.stat().st_size == 0 and "must not be empty")
+    check_budget(path, path.stat().st_size, "as a file")
     return path
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Mask, open_npy
+from flowinpaint.io.budget import check_budget, with_max_bytes
 from flowinpaint.io.files import StrPath, check_output, existing_file, write_bytes
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
 from flowinpaint.opencv import cv2, load_opencv, silenced
@@ -17,18 +18,25 @@ _LZW = 5
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
 
-def read_image(path: StrPath) -> npt.NDArray[np.uint8] | npt.NDArray[np.float32]:
-    """Read an image (H, W) grey or (H, W, 3) RGB without alpha: uint8 in 0..255, other depths as float32 in [0, 1]."""
+@with_max_bytes
+def read_image(path: StrPath, *, max_bytes: int | None = None) -> npt.NDArray[np.uint8] | npt.NDArray[np.float32]:
+    """Read an image (H, W) grey or (H, W, 3) RGB without alpha: uint8 in 0..255, other depths as float32 in [0, 1].
+
+    max_bytes: the byte budget; default FLOWINPAINT_MAX_BYTES or 512 MiB.
+    """
     path = existing_file(path)
     pixels = decode_image(path, path.read_bytes())
     if pixels.dtype == np.uint8:
         return pixels
+    check_budget(path, 4 * pixels.size)
     if pixels.dtype == np.uint16:
-        return pixels.astype(np.float32) / np.float32(65535)
+        image = pixels.astype(np.float32)
+        image /= np.float32(65535)
+        return image
     if pixels.dtype.kind != "f" or not ((pixels >= 0) & (pixels <= 1)).all():
         found = f"{pixels.dtype} from {pixels.min()} to {pixels.max()}"
         raise FileFormatError(f"{path}: pixels must be uint8, uint16 or float in [0, 1], got {found}")
-    return pixels.astype(np.float32)
+    return pixels.astype(np.float32, copy=False)
 
 
 def write_image(path: StrPath, image: npt.NDArray[np.uint8]) -> None:
@@ -48,8 +56,12 @@ def check_image_writable(path: StrPath) -> None:
     load_opencv()
 
 
-def read_mask(path: StrPath) -> Mask:
-    """Read a mask (H, W), True = known: where an image, or a .npy of bool or integers, is not zero."""
+@with_max_bytes
+def read_mask(path: StrPath, *, max_bytes: int | None = None) -> Mask:
+    """Read a mask (H, W), True = known: where an image, or a .npy of bool or integers, is not zero.
+
+    max_bytes: the byte budget; default FLOWINPAINT_MAX_BYTES or 512 MiB.
+    """
     path = existing_file(path)
     if path.suffix.lower() == ".npy":
         return np.asarray(open_npy(path, "biu") != 0)
@@ -72,16 +84,24 @@ def write_mask(path: StrPath, mask: Mask) -> None:
 
 def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
     """Decode the bytes of `path` to pixels (H, W) or (H, W, 3) RGB of the stored type, without alpha."""
-    check_image_file(path, data)
-    pixels = None
+    picture = check_image_file(path, data)
+    pixels = _decoded(picture.data)
+    if pixels is None or pixels.shape[:2] != (picture.height, picture.width):
+        raise FileFormatError(f"{path}: truncated or damaged: OpenCV cannot decode this {image_kind(data)}")
+    if pixels.ndim == 2:
+        return pixels
+    if image_kind(data) == "PNG" and png_layout(data)[1] == 4:
+        return np.ascontiguousarray(pixels[..., 0])
+    if pixels.dtype == np.float64:  # which OpenCV does not convert
+        return np.ascontiguousarray(pixels[..., 2::-1])
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGB)
+
+
+def _decoded(data: bytes) -> npt.NDArray[Any] | None:
+    """The pixels as OpenCV stores them, BGR; None if it cannot decode them."""
     with silenced(), suppress(cv2.error):
-        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    if pixels is None:
-        raise FileFormatError(f"{path}: damaged: OpenCV cannot decode this {image_kind(data)}")
-    if pixels.ndim == 3:
-        grey = image_kind(data) == "PNG" and png_layout(data)[1] == 4
-        pixels = pixels[..., 0] if grey else pixels[..., 2::-1]
-    return np.ascontiguousarray(pixels)
+        return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    return None
 
 
 def encode_image(path: Path, pixels: npt.NDArray[Any]) -> bytes:

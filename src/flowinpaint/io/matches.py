@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.io.budget import with_max_bytes
 from flowinpaint.io.files import StrPath, existing_file
 
 Array = npt.NDArray[np.float64]
@@ -50,13 +51,15 @@ class _Layout(NamedTuple):
     certain: bool
 
 
-def read_matches(path: StrPath, columns: str | Sequence[str] | None = None) -> Matches:
+@with_max_bytes
+def read_matches(path: StrPath, columns: str | Sequence[str] | None = None, *, max_bytes: int | None = None) -> Matches:
     """Read points with values from text (columns separated by spaces) or CSV (comma, semicolon or tab).
 
     Without `columns` and without a header line, the columns are x1 y1 x2 y2, as DeepMatching, CPM and EpicFlow write
     them, and further ones are ignored; the values are displacements x2 - x1, y2 - y1. `columns` or a header names
     others: "x,y,u,v" for displacements, "x,y,d" for one value. The names `noise` and `confidence` mean what they mean
-    in `inpaint_points`; `_` skips a column. Lines that start with # are comments.
+    in `inpaint_points`; `_` skips a column. Lines that start with # are comments. max_bytes: the byte budget; default
+    FLOWINPAINT_MAX_BYTES or 512 MiB.
     """
     path = existing_file(path)
     names = None if columns is None else _column_names(columns)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.arrays import Npz, open_npz
+from flowinpaint.io.budget import with_max_bytes
 from flowinpaint.io.files import StrPath, existing_file
 from flowinpaint.io.matches import Matches
 
@@ -43,8 +44,15 @@ _NAMES = (
 )
 
 
+@with_max_bytes
 def read_tracks(
-    path: StrPath, start: int = 0, end: int = 1, layout: str | None = None, centre: float | None = None
+    path: StrPath,
+    start: int = 0,
+    end: int = 1,
+    layout: str | None = None,
+    centre: float | None = None,
+    *,
+    max_bytes: int | None = None,
 ) -> Matches:
     """Read the motion of tracked points from frame `start` to frame `end`, of points visible in both.
 
@@ -53,6 +61,7 @@ def read_tracks(
 
     layout: "TN" for tracks (T, N, 2), "NT" for (N, T, 2); by default as the program writes them.
     centre: the coordinate of the centre of the first pixel; by default 0.5 for TAPIR's arrays and 0 for CoTracker's.
+    max_bytes: the byte budget; default FLOWINPAINT_MAX_BYTES or 512 MiB.
     """
     if layout not in (None, *LAYOUTS):
         raise InputError(f'layout must be "TN" for tracks (T, N, 2), "NT" for (N, T, 2) or None, got {layout!r}')

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from flowinpaint.arguments.arrays import image_of, to_numpy
 from flowinpaint.checks import Limit, is_known
 from flowinpaint.errors import InputError, warn_user
-from flowinpaint.io.image_headers import MAX_PIXELS
 
 Array = npt.NDArray[Any]
+
+_MOST_PIXELS = 2**28
 
 
 class GivenPoints(NamedTuple):
@@ -33,8 +34,8 @@ def size_of(image: Any, size: tuple[int, int] | None) -> tuple[int, int]:
             H, W = map(int, size)
         except (TypeError, ValueError):
             raise InputError(f"size must be (H, W), got {size!r:.60}") from None
-        if not (H > 0 and W > 0 and H * W <= MAX_PIXELS):
-            raise InputError(f"size must be (H, W) of at most {MAX_PIXELS} pixels, got {size!r:.60}")
+        if not (H > 0 and W > 0 and H * W <= _MOST_PIXELS):
+            raise InputError(f"size must be (H, W) of at most {_MOST_PIXELS} pixels, got {size!r:.60}")
         return H, W
     shape = image_of(image)[0].shape
     if len(shape) not in (2, 3):
