@@ -7,6 +7,7 @@ its input.
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +33,8 @@ MATCHES_PER_NEIGHBOUR = 5
 """RIC fails or crashes if k is large relative to the number of matches; neither was seen from this ratio on."""
 _LARGER_K = (8, 16, 32)
 """Values of k to try last, as far as there are enough matches for them."""
+_ALONE = threading.Lock()
+"""Held while RIC runs, because concurrent calls share random numbers."""
 Points = npt.NDArray[np.float32]
 
 
@@ -82,7 +85,7 @@ def opencv_ric(
     most = max(1, len(points) // MATCHES_PER_NEIGHBOUR)
     k = min(k, most)
     dense = None
-    with single_threaded():  # with a fixed random seed, repeated calls then rarely differ
+    with _ALONE, single_threaded():  # with a fixed random seed, repeated calls then rarely differ
         # If the matches are clustered in one corner, some superpixels have fewer than k of them in reach. OpenCV's code
         # also returns a non-finite field now and then, mostly again with the same k but hardly ever with half of it.
         # With a k below 8 all halves sometimes fail, so larger ones follow.
