@@ -88,11 +88,12 @@ def test_reproduces_the_reference_figures(dataset: str, name: str) -> None:
         assert fl_outliers(u, frame.truth, frame.valid) == pytest.approx(float(expected["fl"]), rel=0.02, abs=0.01)
 
 
-def test_the_result_stays_within_the_known_range_although_the_solver_stops_early() -> None:
-    image = torch.rand(1, 3, 47, 1, generator=generator(0), dtype=torch.float64).round()
+def test_the_result_stays_within_the_known_range_although_the_solver_stops_at_a_tolerance() -> None:
+    """Areas of one colour, with edges of weight 1e6 between pixels and of about 1 between areas."""
+    image = torch.rand(1, 3, 7, 1, generator=generator(5), dtype=torch.float64).repeat_interleave(7, 2)[:, :, :47]
     mask = torch.zeros(1, 1, 47, 1, dtype=torch.float64)
     mask[..., [3, 40], 0] = 1
     flow = mask * torch.linspace(-0.6, 0.7, 47, dtype=torch.float64).view(1, 1, 47, 1)
-    u = laplace_beltrami(image, flow, mask, tolerance=0.5, max_iterations=1).u
+    u = laplace_beltrami(image, flow, mask).u
     assert flow.min() <= u.min()
     assert u.max() <= flow.max()
