@@ -155,7 +155,11 @@ def test_20_mb_of_blanks_after_p6_are_refused(tmp_path: Path) -> None:
 def test_20_mb_of_tiff_tags_are_refused(tmp_path: Path) -> None:
     tags = [(256, 4, 1, 8), (257, 4, 1, 8), (273, 4, 2_500_000, 8), (279, 4, 2_500_000, 8)]
     refused(tmp_path / "a.tif", tiff(tags, bytes(10_000_000)), "its tags need 20000008 bytes")
-    refused(tmp_path / "a.tif", tiff([(256, 4, 1, 8), (257, 4, 1, 8)] * 5000, b""), "must have at most 1000 tags")
+    refused(
+        tmp_path / "a.tif",
+        tiff([(256, 4, 1, 8), (257, 4, 1, 8), *[(40000, 1, 1, 0)] * 1500], b""),
+        "must have at most 1000 tags",
+    )
 
 
 def test_tiff_strips_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
@@ -236,7 +240,7 @@ JPEGS["fill bytes"] = JPEGS["baseline"][:-2] + b"\xff\xff\xff\xd9"
 
 @pytest.mark.parametrize("name", JPEGS)
 def test_complete_jpegs_are_read_without_a_word(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    expected = cv2.imdecode(np.frombuffer(JPEGS[name], np.uint8), cv2.IMREAD_UNCHANGED)
+    expected: Any = cv2.imdecode(np.frombuffer(JPEGS[name], np.uint8), cv2.IMREAD_UNCHANGED)
     pixels = decode_image(PATH, JPEGS[name])
     np.testing.assert_array_equal(pixels, expected if expected.ndim == 2 else expected[..., ::-1])
     assert capfd.readouterr().err == ""

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from flowinpaint.errors import InputError
-from flowinpaint.io.budget import VARIABLE, parse_bytes
 
 
 def _set_budget(text: str | None) -> str | None:
     """Put the budget into the environment, which worker processes inherit."""
     if text is not None:
+        from flowinpaint.io.budget import VARIABLE, parse_bytes  # flowinpaint.io imports numpy
+
         os.environ[VARIABLE] = str(parse_bytes(text, "--max-bytes"))
     return text
 
@@ -37,7 +38,7 @@ MaxBytes = Annotated[
         "--max-bytes",
         metavar="SIZE",
         callback=_set_budget,
-        help=f"Most bytes that a file may be decoded to, such as 2G; default ${VARIABLE}, or 512M.",
+        help="Most bytes that a file may be decoded to, such as 2G; default $FLOWINPAINT_MAX_BYTES, or 512M.",
     ),
 ]
 _SETTING = "KEY=VALUE, for example lam=1e-4"

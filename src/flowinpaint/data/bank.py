@@ -266,7 +266,7 @@ def _read_packed(path: Path) -> dict[str, list[PackedPicture]]:
 def _header_shape(path: Path, kind: str, number: int, packed: PackedPicture) -> Shape:
     """The height and width in the headers of a packed picture."""
     name = _name(path, kind, number)
-    sizes = {check_image_file(name, part) for part in (packed[:1] if kind == "materials" else packed)}
+    sizes = {check_image_file(name, part)[:2] for part in (packed[:1] if kind == "materials" else packed)}
     check_file(name, len(sizes) > 1 and "its colour and extra must have one size")
     width, height = sizes.pop()
     check_file(name, side_fault(height, width))

@@ -58,12 +58,12 @@ class Frame(NamedTuple):
     height: int
     precision: int
     components: dict[int, tuple[int, int]]
-    count: int
+    channels: int
 
     @property
     def samples(self) -> int:
         """Samples of all components, at most."""
-        return self.width * self.height * self.count
+        return self.width * self.height * self.channels
 
     def mcus(self, ids: list[int]) -> tuple[int, int]:
         """The number of units (MCUs) that a scan of these components codes, and that of blocks."""
@@ -114,7 +114,7 @@ def checked_jpeg(data: bytes, found: list[Segment], frame: Frame) -> Generator[F
     kind = frame.marker in (*_SEQUENTIAL, _PROGRESSIVE) and frame.precision == 8
     yield not kind and "a JPEG must be baseline or progressive with 8 bits; it cannot be arithmetic, lossless or other"
     sampled = all(1 <= factor <= 4 for factors in frame.components.values() for factor in factors)
-    good = frame.count in (1, 3, 4) and len(frame.components) == frame.count and sampled
+    good = frame.channels in (1, 3, 4) and len(frame.components) == frame.channels and sampled
     yield not good and "damaged: a JPEG must have 1, 3 or 4 components, each with its own id and sampling"
     yield sum(s.marker in _FRAMES for s in found) > 1 and "damaged: a JPEG must have one frame"
     yield any(s.marker in (0xDC, 0xDE, 0xDF) for s in found) and "a hierarchical JPEG, or one with DNL, cannot be read"
@@ -155,11 +155,11 @@ def checked_jpeg(data: bytes, found: list[Segment], frame: Frame) -> Generator[F
         expected = (units - 1) // interval if interval else 0
         marks = np.frombuffer(raster, np.uint8)[places + 1]
         counted = len(places) == expected or (interval and len(places) == expected + 1)
-        missing = not counted or (marks != 0xD0 + np.arange(len(places)) % 8).any()
+        missing = not counted or bool((marks != 0xD0 + np.arange(len(places)) % 8).any())
         yield missing and f"truncated or damaged: scan {scans} must have {expected} restart markers, got {len(places)}"
         kept.append(raster[: places[-1]] if len(places) > expected else raster)
-        single = frame.marker != _PROGRESSIVE and count == frame.count
-    yield (lowest > 0).any() and f"truncated: its {scans} scans do not complete all coefficients"
+        single = frame.marker != _PROGRESSIVE and count == frame.channels
+    yield bool((lowest > 0).any()) and f"truncated: its {scans} scans do not complete all coefficients"
     coded_bytes = sum(map(len, kept))
     most = byte_budget() // 8
     yield coded_bytes > most and f"a JPEG must have at most {most} coded bytes, got {coded_bytes}"
