@@ -76,7 +76,7 @@ def _laid_out(array: Array, layout: str) -> Array:
     if layout == "big-endian":
         return array.astype(array.dtype.newbyteorder(">"))
     if layout == "a view of a row":
-        return np.stack([array, array])[1][..., ::-1][..., ::-1]
+        return np.asarray(np.stack([array, array])[1][..., ::-1][..., ::-1])
     if layout == "read-only":
         array = array.copy()
         array.flags.writeable = False
@@ -124,7 +124,7 @@ def _call(draw: st.DrawFn) -> Call:
         for name in draw(st.lists(st.sampled_from(list(extra)), max_size=most, unique=True)):
             if draw(st.booleans()):
                 arguments[name] = draw(extra[name])
-    finite = np.isfinite(field).all(-1) & (np.abs(field.astype(np.float64)) <= UNKNOWN).all(-1)
+    finite = np.asarray((np.isfinite(field) & (np.abs(field.astype(np.float64)) <= UNKNOWN)).all(-1))
     return Call(arguments, field, known & finite if as_mask else finite)
 
 
@@ -160,7 +160,7 @@ def check(call: Call) -> bool:
 class Checked(NamedTuple):
     """Calls, those refused, and a line for each kind of finding."""
 
-    count: int
+    made: int
     refused: int
     faults: list[str]
 
@@ -189,8 +189,8 @@ def check_calls(count: int, seconds: float | None, seed: int) -> Checked:
         seeded(seed)(limits(given(_call())(check_one)))()
     except Exception as error:
         notes = " ".join(getattr(error, "__notes__", ()))
-        return Checked(*done, [f"inpaint: {type(error).__name__}: {error} {notes}"])
-    return Checked(*done, [])
+        return Checked(done[0], done[1], [f"inpaint: {type(error).__name__}: {error} {notes}"])
+    return Checked(done[0], done[1], [])
 
 
 calls = _call

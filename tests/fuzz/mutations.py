@@ -50,6 +50,15 @@ _HOSTILE_ENOUGH = (
 )
 """Errors of a mutation that meets what an earlier one has made."""
 
+_SHAPES = (
+    "()", "(0,)", "(3,)", "(2, 2)", "(-1, 4)", "(2**40, 2)", "(1, 1, 1, 1, 1)", "(1000000, 1000000)", "(True, 3)",
+    "(2147483648, 2147483648)", "(0, 5, 2)", "(11, 13, 1048576)", "(9" + "9" * 4300 + ",)", "[11, 13]", "None",
+)  # fmt: skip
+_TYPES = (
+    "'<f4'", "'>f8'", "'|O'", "'<f2'", "'<c8'", "'|S100'", "'<U7'", "'<M8[s]'", "'|V8'", "[('a', '<f4')]", "'<f16'",
+    "'|b1'", "'<i8'", "'>u2'", "None", "(" * 300, "'" + "x" * 5000 + "'", "'<f4', 'descr': '|O'",
+)  # fmt: skip
+
 Mutation = Callable[[bytes, Random], bytes]
 
 
@@ -105,7 +114,7 @@ def integer(data: bytes, rng: Random) -> bytes:
         return data
     last = len(data) - width
     place = rng.randrange(last + 1 if rng.random() < 0.5 else min(last, 64) + 1)
-    value = (rng.choice(INTEGERS) + rng.choice((-1, 0, 0, 1))) % 256**width
+    value: int = (rng.choice(INTEGERS) + rng.choice((-1, 0, 0, 1))) % 256**width
     return data[:place] + value.to_bytes(width, rng.choice(("little", "big"))) + data[place + width :]
 
 
@@ -254,34 +263,8 @@ def in_npy(data: bytes, rng: Random) -> bytes:
     """Change the shape or the type of a .npy."""
     if data[:6] != b"\x93NUMPY" or len(data) < 12:
         return data
-    shapes = (
-        "()",
-        "(0,)",
-        "(3,)",
-        "(2, 2)",
-        "(-1, 4)",
-        "(2**40, 2)",
-        "(1, 1, 1, 1, 1)",
-        "(1000000, 1000000)",
-        "(True, 3)",
-    )
-    shapes += (str((2**31, 2**31)), str((0, 5, 2)), str((11, 13, 2**20)), "(9" + "9" * 4300 + ",)", "[11, 13]", "None")
-    types = (
-        "'<f4'",
-        "'>f8'",
-        "'|O'",
-        "'<f2'",
-        "'<c8'",
-        "'|S100'",
-        "'<U7'",
-        "'<M8[s]'",
-        "'|V8'",
-        "[('a', '<f4')]",
-        "'<f16'",
-    )
-    types += ("'|b1'", "'<i8'", "'>u2'", "None", "(" * 300, "'" + "x" * 5000 + "'", "'<f4', 'descr': '|O'")
-    header = f"{{'descr': {rng.choice(types)}, 'fortran_order': {rng.choice(('False', 'True', '1', '[]'))}, "
-    header += f"'shape': {rng.choice(shapes)}, }}" + rng.choice(("", " " * 70000, "\0", "'x': 1"))
+    header = f"{{'descr': {rng.choice(_TYPES)}, 'fortran_order': {rng.choice(('False', 'True', '1', '[]'))}, "
+    header += f"'shape': {rng.choice(_SHAPES)}, }}" + rng.choice(("", " " * 70000, "\0", "'x': 1"))
     (length,) = struct.unpack_from("<H", data, 8)
     return encoders.npy_of(header, data[10 + length :], 1 if len(header) < 60000 else 2)
 
@@ -331,7 +314,7 @@ def in_tiff(data: bytes, rng: Random) -> bytes:
         return data
     place = first + rng.randrange(count) * step
     offset, width = rng.choice(((0, 2), (2, 2), (4, 8), (12, 8)) if big else ((0, 2), (2, 2), (4, 4), (8, 4)))
-    value = rng.choice((*INTEGERS, 4, 5, 8, 16, 32, 64, 32946, 34712, 50000)) % 256**width
+    value: int = rng.choice((*INTEGERS, 4, 5, 8, 16, 32, 64, 32946, 34712, 50000)) % 256**width
     packed = value.to_bytes(width, "big" if order == ">" else "little")
     return data[: place + offset] + packed + data[place + offset + width :]
 

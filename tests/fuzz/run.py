@@ -52,7 +52,7 @@ def main() -> None:
     files("mutated", math.inf if options.minutes else options.count, SMALL_BUDGET)
     print(table_of(outcomes))
     calls = check_calls(options.calls, 15 * options.minutes if options.minutes else None, options.seed)
-    print(f"{calls.count} calls of inpaint, {calls.refused} refused, {len(calls.faults)} findings")
+    print(f"{calls.made} calls of inpaint, {calls.refused} refused, {len(calls.faults)} findings")
     faults += calls.faults
     print("\n".join(faults) or "no findings")
     print(f"{time.monotonic() - start:.0f} s")
