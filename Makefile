@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+MINUTES ?= 10
 
-.PHONY: demo demo-train test lint format clean
+.PHONY: demo demo-train test fuzz soak lint format clean
 
 demo: $(READY)
 	$(BIN)/flowinpaint demo -o demo
@@ -17,6 +18,14 @@ demo-train: $(READY)
 test: $(READY) lint
 	$(BIN)/pytest -n auto
 
+# Damaged and hostile files for every reader, and random calls; files of findings are kept in fuzz-findings.
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) --seed $$(date +%s)
+
+# Random fills for MINUTES=60; memory, threads, handles and temporary files are in soak.csv and soak.png.
+soak: $(READY)
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --output soak
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,7 +36,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo demo-train .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo demo-train fuzz-findings .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("flowinpaint needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'

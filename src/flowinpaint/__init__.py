@@ -17,6 +17,10 @@ from typing import TYPE_CHECKING, Any
 # them spin briefly, then sleep. PyTorch reads the variables when it is first imported. Values set by the user are kept.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# On the CPU, PyTorch and oneDNN each cache 1024 compiled convolutions, one per layer and size of the image: more than
+# 100 MB after frames of many sizes. A call needs less than 100 of them.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
 
 # Not lazy: importing the subpackage of the same name would bind the subpackage to this name.
 from flowinpaint.methods.registry import methods

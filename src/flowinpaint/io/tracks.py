@@ -19,6 +19,8 @@ Array = npt.NDArray[Any]
 LAYOUTS = ("TN", "NT")
 _CLEARLY = 2.0
 """Tracks that move by this multiple more between frames than between points have the other layout."""
+_JUDGED = 512
+"""Frames and points that are judged; all of a large file would take seconds."""
 
 
 class _Names(NamedTuple):
@@ -137,6 +139,7 @@ def _visible(path: Path, names: _Names, x: Array, tracks: tuple[int, ...]) -> np
 
 def _checked_layout(path: Path, name: str, tracks: Array, layout: str) -> str:
     """The layout that the names imply; FileFormatError if the tracks move as if they had the other."""
+    shape, tracks = tracks.shape, tracks[:_JUDGED, :_JUDGED]
     finite = tracks[np.isfinite(tracks).all(-1)]
     check_file(
         path,
@@ -152,7 +155,7 @@ def _checked_layout(path: Path, name: str, tracks: Array, layout: str) -> str:
     time = layout.index("T")
     if np.median(steps[time]) > _CLEARLY * np.median(steps[1 - time]):
         raise FileFormatError(
-            f'{path}: the axes of {name} {tracks.shape} cannot be told apart; pass layout="TN" if the first is time, '
+            f'{path}: the axes of {name} {shape} cannot be told apart; pass layout="TN" if the first is time, '
             'layout="NT" if the first is points'
         )
     return layout

@@ -58,14 +58,14 @@ def both(net: Neuroexplicit, given: tuple[Tensor, Tensor, Tensor]) -> tuple[Tens
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_kind_of_model_equals_its_reference(name: str) -> None:
-    given = inputs(2, 2, 13, 18)
+    given = inputs(1, 2, 13, 18)
     fast, slow = both(model(**CONFIGS[name]), given)
     assert (fast - slow).abs().mean() < 5e-3
     _, flow, mask = given
     assert torch.equal(torch.where(mask, fast, 0), torch.where(mask, flow, 0))
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 17, 16), (2, 1, 3, 33)])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 17, 16), (2, 1, 3, 17)])
 def test_sizes_and_channels(shape: tuple[int, int, int, int]) -> None:
     fast, slow = both(model(**FLOW_AWARE), inputs(*shape))
     assert fast.shape == slow.shape
@@ -74,12 +74,12 @@ def test_sizes_and_channels(shape: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.parametrize("density", [0.0, 1.0])
 def test_nothing_and_everything_known(density: float) -> None:
-    fast, slow = both(model(**FLOW_AWARE), inputs(1, 2, 13, 18, density))
+    fast, slow = both(model(**FLOW_AWARE), inputs(1, 2, 13, 9, density))
     torch.testing.assert_close(fast, slow, rtol=0, atol=1e-4)
 
 
 def test_what_is_not_known_is_not_read() -> None:
-    image, flow, mask = inputs(1, 2, 13, 18)
+    image, flow, mask = inputs(1, 2, 13, 9)
     net = model(**FLOW_AWARE)
     clean, _ = both(net, (image, flow, mask))
     dirty, _ = both(net, (image, torch.where(mask, flow, torch.nan), mask))

@@ -54,25 +54,25 @@ def distance(ours: Tensor, exact: Tensor) -> float:
 
 
 @pytest.mark.parametrize(
-    ("shape", "size"),
+    ("shape", "size", "batch"),
     [
-        ((6, 5, 48, 2), (16, 32)),
-        ((3, 5, 44, 1), (32, 16)),
-        ((8, 7, 5, 1), (16, 48)),
-        ((1, 1, 24, 2), (32, 16)),
-        ((6, 6, 48, 2, True, 32), (16, 32)),
-        ((6, 5, 5, 1, True), (32, 16)),
-        ((6, 6, 16, 2, True, 8, 6), (64, 64)),
-        ((6, 5, 8, 2, False, 0, 5), (32, 32)),
+        ((6, 5, 48, 2), (16, 32), 2),
+        ((3, 5, 44, 1), (32, 16), 1),
+        ((8, 7, 5, 1), (16, 48), 1),
+        ((1, 1, 24, 2), (32, 16), 1),
+        ((6, 6, 48, 2, True, 32), (16, 32), 1),
+        ((6, 5, 5, 1, True), (32, 16), 2),
+        ((6, 6, 16, 2, True, 8, 6), (64, 64), 1),
+        ((6, 5, 8, 2, False, 0, 5), (32, 32), 1),
     ],
 )
-def test_maps_are_the_modules(shape: tuple[Any, ...], size: tuple[int, int]) -> None:
+def test_maps_are_the_modules(shape: tuple[Any, ...], size: tuple[int, int], batch: int) -> None:
     dtm = module(*shape)
     in_channels, out_channels = shape[:2]
-    x = picture(in_channels, *size, batch=2)
+    x = picture(in_channels, *size, batch=batch)
     maps = PackedDtm(dtm, torch.float16)(packed_input(x))
     exact = expected(dtm, x)
-    assert [tuple(z.shape) for z in maps] == [(2, size[0] // s, size[1] // s, 8) for s in (8, 4, 2, 1)]
+    assert [tuple(z.shape) for z in maps] == [(batch, size[0] // s, size[1] // s, 8) for s in (8, 4, 2, 1)]
     for z, y in zip(maps, exact, strict=True):
         assert z.dtype == torch.float16
         assert z.is_contiguous()

@@ -92,17 +92,22 @@ def _gradients(trainable: TrainableDtm, x: Tensor, dz: list[Tensor]) -> tuple[Te
     return torch.autograd.grad(maps, list(trainable.dtm.parameters()), given)
 
 
+PROBLEMS: list[tuple[tuple[Any, ...], tuple[int, int], int]] = [
+    ((6, 5, 8, 2), (16, 16), 2),
+    ((6, 6, 8, 2, True, 5), (16, 16), 2),
+    ((3, 6, 20, 1), (16, 32), 1),
+    ((6, 6, 8, 2, True, 5, 5), (32, 32), 1),
+    ((3, 5, 5, 1, False, 0, 5), (32, 32), 1),
+]
+"""Shape of a module, size and number of images."""
+
+
+# The interpreter needs minutes, and the type of the gradients has nothing to do with width and depth.
 @pytest.mark.parametrize(
-    ("shape", "size", "batch"),
-    [
-        ((6, 5, 8, 2), (16, 16), 2),
-        ((3, 6, 20, 1), (16, 32), 1),
-        ((6, 6, 8, 2, True, 5), (16, 16), 2),
-        ((6, 6, 8, 2, True, 5, 5), (32, 32), 2),
-        ((3, 5, 5, 1, False, 0, 5), (32, 32), 1),
-    ],
+    ("shape", "size", "batch", "gradients"),
+    [(*problem, torch.float16) for problem in PROBLEMS]
+    + [(*problem, GRADIENTS) for problem in (PROBLEMS if torch.cuda.is_available() else PROBLEMS[:2])],
 )
-@pytest.mark.parametrize("gradients", [torch.float16, GRADIENTS])
 def test_gradients_are_the_modules(
     shape: tuple[Any, ...], size: tuple[int, int], batch: int, gradients: torch.dtype
 ) -> None:
