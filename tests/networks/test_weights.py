@@ -71,7 +71,7 @@ def test_a_file_of_an_unknown_kind_is_refused_with_the_known_ones(tmp_path: Path
     path = tmp_path / "m.safetensors"
     save_file({"weight": torch.zeros(1)}, path, metadata={CONFIG_KEY + kind: "{}"})
     for read in (read_model, read_model_config):
-        with pytest.raises(InputError, match=rf"m\.safetensors: kind must be 'neuroexplicit' or .*, got '{kind}'"):
+        with pytest.raises(FileFormatError, match=rf"m\.safetensors: kind must be 'neuroexplicit' or .*, got '{kind}'"):
             read(path)
 
 
@@ -84,13 +84,13 @@ def test_files_that_hold_no_model(tmp_path: Path) -> None:
             read_model(path)
 
     path.write_bytes(b"")
-    refuse("not a readable safetensors")
+    refuse("truncated")
     path.write_bytes(b"\xff" * 200)
-    refuse("not a readable safetensors")
+    refuse("truncated")
     save_file(tensors, path)
     refuse("must hold a model")
     save_file(tensors, path, metadata={KEY: "{"})
-    refuse("configuration")
+    refuse("metadata flowinpaint.neuroexplicit: line 1, column 2: must be JSON")
     save_file(tensors, path, metadata={KEY: json.dumps({"steps": [1, 1, 1, 1], "colour": 3})})
     refuse("configuration")
     save_file(tensors, path, metadata={KEY: json.dumps({"width": 10**9, "steps": [1, 1, 1, 1]})})

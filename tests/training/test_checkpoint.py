@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_a_torn_file_is_passed_over_with_a_sentence(tmp_path: Path, share: float
     read, faults = read_newest(tmp_path)
     assert read.step == 1
     assert len(faults) == 1
-    assert faults[0].startswith(f"{newer}: not a complete checkpoint")
+    assert re.match(f"{newer}: (truncated|not a readable safetensors file): ", faults[0])
 
 
 def test_temporary_files_and_others_are_no_checkpoints(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_metadata_of_something_else_are_refused(tmp_path: Path, about: object) -
     with pytest.raises(FileFormatError, match="the metadata do not describe a run"):
         read_checkpoint(path)
     save_file({"a": torch.zeros(1)}, path)
-    with pytest.raises(FileFormatError, match="the metadata do not describe a run"):
+    with pytest.raises(FileFormatError, match="must be a checkpoint with metadata"):
         read_newest(tmp_path)
 
 

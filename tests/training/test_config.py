@@ -105,7 +105,7 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ("model = 'wgain'", "model must be a table [model], got 'wgain'"),
         ("[[model]]\nkind = 'wgain'", "a table [model]"),
         ("[schedule]\ncurve = 'linear'", "schedule.curve must be 'halving' or"),
-        ("[schedule]\nminutes = nan", "schedule.minutes must be a number of at least 0, got nan"),
+        ("[schedule]\nminutes = nan", "schedule.minutes must be a finite number, got nan"),
         ("[validation]\ndensities = [5]", "validation.densities must be shares above 0 and up to 1, got [5.0]"),
         ("[run]\ncompile = 1", "run.compile must be true or false, got 1"),
     ],
