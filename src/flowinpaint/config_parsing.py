@@ -7,7 +7,7 @@ import difflib
 import math
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -32,7 +32,7 @@ def build(cls: type[T], table: Any, path: str = "") -> T:
     """
     if not isinstance(table, Mapping):
         raise InputError(f"{path.rstrip('.') or 'the content'} must be a table of keys, got {shown(table)}")
-    types_of, required = _fields_of(cls)
+    types_of, required = _fields_of(cls)  # type: ignore[arg-type]
     for key in table:
         if key not in types_of:
             near = difflib.get_close_matches(key, types_of, 1) if isinstance(key, str) and len(key) < 100 else []
@@ -117,7 +117,8 @@ def convert(value: Any, wanted: Any, key: str) -> Any:
             raise InputError(f"{key} must be a table of keys, got {shown(value)}")
         return {name: convert(entry, detail, f"{key}.{name[:100]}") for name, entry in value.items()}
     if form == "list":
-        return _list(value, *detail, key)
+        kind, part, length = detail
+        return _list(value, kind, part, length, key)
     return value if form == "any" else convert(value, detail, key)
 
 
@@ -142,7 +143,7 @@ def _form_of(wanted: Any) -> tuple[str, Any]:
     return "list", (origin, arguments[0], None if origin is list or arguments[-1] is Ellipsis else len(arguments))
 
 
-def _list(value: Any, kind: type[Any], part: Any, length: int | None, key: str) -> Any:
+def _list(value: Any, kind: Callable[[Any], Any], part: Any, length: int | None, key: str) -> Any:
     """A list or tuple whose entries have one type; length: None for any."""
     if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
         count = "a list" if length is None else f"a list of {length}"

@@ -46,7 +46,7 @@ def open_tensors(path: Path) -> Iterator[TensorFile]:
         header = int.from_bytes(file.read(_LENGTH_BYTES), "little")
     room = path.stat().st_size - _LENGTH_BYTES
     short = room <= 0 or header > room
-    check_file(path, short and f"truncated: a header of {header} bytes must follow its length, got {max(room, 0)} bytes")
+    check_file(path, short and f"truncated: its header must have {header} bytes, got {max(room, 0)}")
     large = header > LARGEST_HEADER
     check_file(path, large and f"must have a header of at most {LARGEST_HEADER} bytes, got {header}")
     try:

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +30,8 @@ DEEPEST = 32
 MOST_DIGITS = 300
 """Longest integer of JSON: any of them fits a float."""
 
+MOST_SHORT = 10**6
+_SHORT = 5
 _VALUE, _LIST, _TABLE = 64, 64, 256
 """Upper bounds of the bytes that Python needs for a short value, an empty list and a table with one key."""
 
@@ -64,18 +66,20 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
     return parse_json(read_text(path, largest), path)
 
 
-def parse_json(text: str, path: Path, part: str = "", line: int = 1) -> Any:
-    """The value in JSON text: no NaN or infinity, no key twice, limited depth and digits.
+def parse_json(text: str, path: Path, part: str = "", line: int = 1, finite: bool = True) -> Any:
+    """The value in JSON text: no key twice, limited depth and digits.
 
-    part: the part of the file, such as "metadata"; line: the number of the first line in the file.
+    part: the part of the file, such as "metadata"; line: the number of the first line in the file. finite: whether NaN
+    and infinity, which Python's JSON can hold, are refused.
     """
     place = f"{path}: {part}: " if part else f"{path}: "
     numbered = place if part or line == 1 else f"{place}line {line}: "
     opened, lists = text.count("{"), text.count("[")
     check_budget(path, _TABLE * opened + _LIST * lists + _VALUE * (opened + lists + text.count(",")))
     try:
-        value = json.loads(text, object_pairs_hook=_table, parse_int=_integer, parse_constant=_constant)
-        _check_nesting(value, numbered, finite=True)
+        constant = _constant if finite else None
+        value = json.loads(text, object_pairs_hook=_table, parse_int=_integer, parse_constant=constant)
+        _check_nesting(value, numbered, finite)
     except json.JSONDecodeError as error:
         where = f"line {line + error.lineno - 1}, column {error.colno}"
         found = shown(text[error.pos : error.pos + 20]) if error.pos < len(text) else "the end"
@@ -99,7 +103,7 @@ def json_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, Any]]:
             yield number, FileFormatError(f"{path}: line {number}: truncated: it must end in a line break")
         elif not line.isspace():
             try:
-                yield number, parse_json(decoded(line, f"{path}: line {number}"), path, line=number)
+                yield number, parse_json(decoded(line.rstrip(), f"{path}: line {number}"), path, line=number)
             except FileFormatError as error:
                 yield number, error
 
@@ -127,18 +131,24 @@ def parse_toml(text: str, place: str) -> dict[str, Any]:
     return tables
 
 
-def raw_lines(path: Path, stream: IO[bytes], longest: int) -> Iterator[tuple[int, bytes]]:
-    """The numbered lines of a file with their ends; FileFormatError at one of more than `longest` bytes."""
-    number = 0
+def raw_lines(path: Path, stream: IO[bytes], longest: int, before: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The numbered lines of a file with their ends; FileFormatError at one of more than `longest` bytes.
+
+    A file may not consist of millions of short lines, such as blank ones, which no file needs and which take time.
+    """
+    number, short = before, 0
     while line := stream.readline(longest + 1):
         number += 1
+        if len(line) < _SHORT:
+            short += 1
+            check_file(path, short > MOST_SHORT and f"must have at most {MOST_SHORT} lines below {_SHORT} bytes")
         check_file(path, len(line) > longest and f"line {number} must have at most {longest} characters")
         yield number, line
 
 
-def text_lines(path: Path, stream: IO[bytes], longest: int) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a UTF-8 file that are not blank, stripped."""
-    for number, line in raw_lines(path, stream, longest):
+def text_lines(path: Path, stream: IO[bytes], longest: int, before: int = 0) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a UTF-8 file that are not blank, stripped; before: the number of lines before the first."""
+    for number, line in raw_lines(path, stream, longest, before):
         check_file(path, b"\0" in line and f"not a text file: line {number} has a zero byte")
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -148,7 +158,7 @@ def text_lines(path: Path, stream: IO[bytes], longest: int) -> Iterator[tuple[in
             yield number, text
 
 
-def number(text: str | bytes) -> float:
+def as_number(text: str | bytes) -> float:
     """The number in ASCII text, as C reads it; ValueError if it is none.
 
     float() alone also reads 1_0 and the digits of other scripts.
@@ -156,6 +166,13 @@ def number(text: str | bytes) -> float:
     if not text.isascii() or (b"_" if isinstance(text, bytes) else "_") in text:  # type: ignore[operator]
         raise ValueError(text)
     return float(text)
+
+
+def as_numbers(words: Sequence[bytes]) -> list[float]:
+    """The numbers in ASCII words; ValueError if one is none."""
+    if b"_" in (joined := b"".join(words)) or not joined.isascii():
+        raise ValueError(joined[:40])
+    return list(map(float, words))
 
 
 @contextmanager
