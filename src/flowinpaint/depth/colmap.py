@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file, shown
+from flowinpaint.io.budget import check_budget
 from flowinpaint.io.files import StrPath, existing_file
 from flowinpaint.io.text import as_numbers, raw_lines
 
@@ -194,6 +195,8 @@ def _text_points(path: Path) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.flo
                 continue
             short = len(words) < _POINT_COLUMNS
             check_file(path, short and f"line {number} must be a point of at least {_POINT_COLUMNS} words")
+            if number % _CHUNK == 0:
+                check_budget(path, 2 * (ids.itemsize * len(ids) + values.itemsize * len(values)))
             ids.append(_identifier(path, number, words[0]))
             values.extend(_numbers(path, number, [*words[1:4], words[7]]))
     table = np.frombuffer(values, np.float64).reshape(-1, 4)
