@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.config_parsing import convert
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError, shown
 from flowinpaint.evaluation.records import Record, record_of
 from flowinpaint.evaluation.report import run_text
 from flowinpaint.evaluation.summary import Score, summarise
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
+from flowinpaint.io.budget import byte_budget
+from flowinpaint.io.text import read_json
 from flowinpaint.masks.cases import Case, case_order, is_input
 
 RESULTS = "results.json"
@@ -91,11 +93,13 @@ def read_evaluation(folder: StrPath) -> Evaluation:
     if not path.is_file():
         raise MissingFileError(f"{path}: there is no such file; pass a folder that 'flowinpaint evaluate' wrote.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        records = [record_of(values) for values in content["records"]]
-        return Evaluation(folder, content["machine"], content["settings"], content["reference"], records)
+        content = read_json(path, byte_budget())
+        records = [record_of(values, f"records[{i}]") for i, values in enumerate(content["records"])]
+        machine = convert(content["machine"], dict[str, str], "machine")
+        settings = convert(content["settings"], dict[str, Any], "settings")
+        return Evaluation(folder, machine, settings, convert(content["reference"], str, "reference"), records)
     except (ValueError, TypeError, KeyError) as error:
-        raise FileFormatError(f"{path}: is not what 'flowinpaint evaluate' writes ({error!r}).") from error
+        raise FileFormatError(f"{path}: is not what 'flowinpaint evaluate' writes ({shown(error)}).") from error
 
 
 def merge(evaluations: Sequence[Evaluation]) -> Results:

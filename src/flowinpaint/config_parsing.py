@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import sys
 import types
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from math import isfinite
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from flowinpaint.errors import InputError
+from flowinpaint.errors import InputError, shown
 
 T = TypeVar("T")
 
@@ -19,32 +22,46 @@ KIND = "kind"
 find(kind, name=...) is the class, or raises an InputError that starts with the name; find(name=...) is the default.
 """
 _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "a text in quotes"}
+_LARGEST = int(sys.float_info.max)
 
 
-def build(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
-    """A dataclass from a table of its fields; InputError names the key, what is accepted and the value."""
-    types_of = get_type_hints(cls, include_extras=True)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+def build(cls: type[T], table: Any, path: str = "") -> T:
+    """A dataclass from a table of its fields; InputError names the key, what is accepted and the value.
+
+    Safe for tables from anywhere: values of any type and size end in an InputError.
+    """
+    if not isinstance(table, Mapping):
+        raise InputError(f"{path.rstrip('.') or 'the content'} must be a table of keys, got {shown(table)}")
+    types_of, required = _fields_of(cls)  # type: ignore[arg-type]
     for key in table:
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, 1)
-            hint = f"did you mean {path}{near[0]}?" if near else f"known keys are {', '.join(fields)}"
-            raise InputError(f"{path}{key}: there is no such key; {hint}")
-    unset = dataclasses.MISSING
-    required = [name for name, f in fields.items() if f.default is unset and f.default_factory is unset]
+        if key not in types_of:
+            near = difflib.get_close_matches(key, types_of, 1) if isinstance(key, str) and len(key) < 100 else []
+            known = ", ".join(types_of)
+            hint = f"did you mean {path}{near[0]}?" if near else f"known keys are {known}"
+            name = key[:100] if isinstance(key, str) else shown(key)
+            raise InputError(f"{path}{name}: there is no such key; {hint}")
     if missing := [name for name in required if name not in table]:
         raise InputError(f"{path}{missing[0]} must be set; required keys are {', '.join(required)}")
-    values = {key: _convert(value, types_of[key], path + key) for key, value in table.items()}
+    values = {key: convert(value, types_of[key], path + key) for key, value in table.items()}
     try:
         return cls(**values)
     except InputError as error:
         raise InputError(f"{path}{error}") from error
 
 
+@cache
+def _fields_of(cls: type[Any]) -> tuple[dict[str, Any], list[str]]:
+    """The types of the fields of a dataclass, and the names of those without a default."""
+    hints, unset = get_type_hints(cls, include_extras=True), dataclasses.MISSING
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    required = [f.name for f in fields if f.default is unset and f.default_factory is unset]
+    return {field.name: hints[field.name] for field in fields}, required
+
+
 def check_types(config: Any) -> None:
     """Raise InputError unless the fields of a dataclass have the types of their annotations."""
     for name, wanted in get_type_hints(type(config), include_extras=True).items():
-        _convert(getattr(config, name), wanted, name)
+        convert(getattr(config, name), wanted, name)
 
 
 def check_ranges(config: Any, **ranges: tuple[float, float]) -> None:
@@ -72,33 +89,87 @@ def flattened(table: Mapping[str, Any], separator: str, path: str = "") -> dict[
     return flat
 
 
-def _convert(value: Any, wanted: Any, key: str) -> Any:
-    origin, arguments = get_origin(wanted), get_args(wanted)
-    if origin is Annotated and not callable(arguments[1]):  # a limit, which the dataclass checks
-        return _convert(value, arguments[0], key)
-    if origin is Annotated or dataclasses.is_dataclass(wanted):
-        if isinstance(wanted, type) and isinstance(value, wanted):
+def convert(value: Any, wanted: Any, key: str) -> Any:
+    """A value of JSON or TOML as a type of Python, such as dict[str, float]; InputError names the key.
+
+    Numbers must be finite and integers must fit 64 bits.
+    """
+    if wanted in _WORDS:
+        return _scalar(value, wanted, key)
+    form, detail = _form_of(wanted)
+    if form == "either":
+        return None if value is None and detail[0] else _one_of(value, detail[1], key)
+    if form == "text":
+        if not isinstance(value, str) or value not in detail:
+            raise InputError(f"{key} must be {' or '.join(map(repr, detail))}, got {shown(value)}")
+        return value
+    if form == "table":
+        if isinstance(detail, type) and isinstance(value, detail):
             return value
         if not isinstance(value, Mapping):
-            raise InputError(f"{key} must be a table [{key}], got {value!r}")
-        if origin is Annotated:
+            raise InputError(f"{key} must be a table [{key}], got {shown(value)}")
+        if not isinstance(detail, type):
             kind = [value[KIND]] if KIND in value else []
-            wanted = arguments[1](*kind, name=f"{key}.{KIND}")
-        return build(wanted, value, f"{key}.")
+            detail = detail(*kind, name=f"{key}.{KIND}")
+        return build(detail, value, f"{key}.")
+    if form == "dict":
+        if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+            raise InputError(f"{key} must be a table of keys, got {shown(value)}")
+        return {name: convert(entry, detail, f"{key}.{name[:100]}") for name, entry in value.items()}
+    if form == "list":
+        kind, part, length = detail
+        return _list(value, kind, part, length, key)
+    return value if form == "any" else convert(value, detail, key)
+
+
+@cache
+def _form_of(wanted: Any) -> tuple[str, Any]:
+    """How `convert` treats a type, and its parts."""
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if wanted is Any:
+        return "any", None
+    if origin is Annotated:  # a function that finds the class, or a limit, which the dataclass checks
+        return ("table", arguments[1]) if callable(arguments[1]) else ("same", arguments[0])
+    if dataclasses.is_dataclass(wanted):
+        return "table", wanted
     if origin is Literal:
-        if value not in arguments:
-            raise InputError(f"{key} must be {' or '.join(map(repr, arguments))}, got {value!r}")
-        return value
-    if origin is tuple:
-        endless = arguments[-1] is Ellipsis
-        if not isinstance(value, list | tuple) or (not endless and len(value) != len(arguments)):
-            count = "a list" if endless else f"a list of {len(arguments)}"
-            raise InputError(f"{key} must be {count}, each {_WORDS[arguments[0]]}, got {value!r}")
-        return tuple(_convert(entry, arguments[0], key) for entry in value)
-    if origin is types.UnionType:  # X | None: TOML has no null, so only the X can be written
-        return None if value is None else _convert(value, arguments[0], key)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return "text", arguments
+    if origin in (types.UnionType, Union):
+        if all(get_origin(part) is Literal for part in arguments):
+            return "text", tuple(text for part in arguments for text in get_args(part))
+        return "either", (types.NoneType in arguments, [part for part in arguments if part is not types.NoneType])
+    if origin is dict:
+        return "dict", arguments[1]
+    return "list", (origin, arguments[0], None if origin is list or arguments[-1] is Ellipsis else len(arguments))
+
+
+def _list(value: Any, kind: Callable[[Any], Any], part: Any, length: int | None, key: str) -> Any:
+    """A list or tuple whose entries have one type; length: None for any."""
+    if not isinstance(value, list | tuple) or (length is not None and len(value) != length):
+        count = "a list" if length is None else f"a list of {length}"
+        raise InputError(f"{key} must be {count}, each {_WORDS.get(part, 'a table')}, got {shown(value)}")
+    if part is float and set(map(type, value)) == {float} and isfinite(sum(value)):  # fast, for curves in records
+        return kind(value)
+    return kind([convert(entry, part, key) for entry in value])
+
+
+def _scalar(value: Any, wanted: type[Any], key: str) -> Any:
+    kind = type(value)
+    if wanted is float and kind is int and -_LARGEST <= value <= _LARGEST:
         return float(value)
-    if type(value) is not wanted:
-        raise InputError(f"{key} must be {_WORDS[wanted]}, got {value!r}")
+    if kind is not wanted:
+        raise InputError(f"{key} must be {_WORDS[wanted]}, got {shown(value)}")
+    if kind is float and not isfinite(value):
+        raise InputError(f"{key} must be a finite number, got {value}")
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise InputError(f"{key} must be an integer of at most 64 bits, got {shown(value)}")
     return value
+
+
+def _one_of(value: Any, kinds: Sequence[Any], key: str) -> Any:
+    """A value of the type X of X | None; of float | str, for parameters, unchanged (an integer stays one)."""
+    if len(kinds) == 1:
+        return convert(value, kinds[0], key)
+    if type(value) is str and str in kinds:
+        return value
+    return _scalar(value, int if type(value) is int else float, key)

@@ -3,11 +3,16 @@
 An error names the argument or file, the rule, and the value: "count must be at least 1, got 0".
 """
 
+import reprlib
 import sys
 import warnings
 from pathlib import Path
 
 _PACKAGE = str(Path(__file__).parent)
+_LONGEST = 120
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxtuple, _SHORT.maxdict = 3, 8, 8, 8
+_SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 60, 40, 60
 
 
 class InputError(ValueError):
@@ -26,6 +31,15 @@ def check_file(path: Path, fault: str | bool | None) -> None:
     """Raise FileFormatError if a file has a fault, a phrase to append to its name."""
     if fault:
         raise FileFormatError(f"{path}: {fault}")
+
+
+def shown(value: object) -> str:
+    """A value for an error message, shortened; also for values that repr() refuses."""
+    try:
+        text = _SHORT.repr(value)
+    except (ValueError, RecursionError):  # for example an integer with more digits than Python prints
+        text = type(value).__name__
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def sentence_of(error: Exception) -> str:

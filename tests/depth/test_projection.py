@@ -56,7 +56,7 @@ def test_calibration_files_that_lack_something_are_named(tmp_path: Path) -> None
     with pytest.raises(fi.FileFormatError, match=r"P2 must have 12 numbers, got 8"):
         fi.read_calibration(first)
     first.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(fi.FileFormatError, match="must be text"):
+    with pytest.raises(fi.FileFormatError, match="not a text file"):
         fi.read_calibration(first)
     with pytest.raises(fi.InputError, match="camera must be 0, 1, 2 or 3, got 4"):
         fi.read_calibration(first, camera=4)

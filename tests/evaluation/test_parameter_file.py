@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.errors import FileFormatError, MissingFileError
 from flowinpaint.evaluation.parameter_file import ParameterTable, read_parameters, write_parameters
 
 
@@ -45,7 +45,7 @@ def test_callers_cannot_change_the_table() -> None:
         ({"method": "nearest", "lam": 1}, "lam.*'nearest'"),
         ({"method": "eed", "lam": "1"}, "lam.*'1'"),
         ({"method": "eed", "lam": True}, "lam.*True"),
-        ({"method": "eed", "lam": float("nan")}, "lam must be finite, got nan"),
+        ({"method": "eed", "lam": float("nan")}, "a number must be finite, got NaN"),
         ({"method": "eed", "by_density": {}}, '"by_density" must be an object of parameters by density, got {}'),
         ({"method": "eed", "by_density": [1]}, '"by_density" must be'),
         ({"method": "eed", "by_density": {"5 %": {}}}, "a density must be a share .* got '5 %'"),
@@ -58,17 +58,18 @@ def test_callers_cannot_change_the_table() -> None:
 )
 def test_wrong_contents_are_named_with_the_file(tmp_path: Path, content: object, fault: str) -> None:
     (tmp_path / "p.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=rf"p\.json: .*{fault}"):
+    with pytest.raises(FileFormatError, match=rf"p\.json: .*{fault}"):
         read_parameters(tmp_path / "p.json")
 
 
 def test_files_that_are_none_are_named(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"p\.json: there is no such file"):
         read_parameters(tmp_path / "p.json")
-    for data in (b"{", b"\xff\xfe", b"[" * 100_000):
+    faults = {b"{": "line 1, column 2: must be JSON", b"\xff\xfe": "not a text file", b"[" * 100_000: "must be nested"}
+    for data, fault in faults.items():
         (tmp_path / "p.json").write_bytes(data)
-        with pytest.raises(FileFormatError, match=r"p\.json: not JSON"):
+        with pytest.raises(FileFormatError, match=rf"p\.json: {fault}"):
             read_parameters(tmp_path / "p.json")
     (tmp_path / "p.json").write_bytes(b" " * (2 << 20))
-    with pytest.raises(FileFormatError, match=r"p\.json: must be a small JSON file of parameters, got 2097152 bytes"):
+    with pytest.raises(FileFormatError, match=r"p\.json: must have at most 1048576 bytes, got 2097152"):
         read_parameters(tmp_path / "p.json")

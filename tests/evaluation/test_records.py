@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from flowinpaint.errors import InputError
+from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.evaluation.records import Measurement, Record, RunKey, open_store
 
 KEY = RunKey("A", "one", 0.05, 0, "fixed", 0, "eed", {"lam": 1e-4}, "cpu", "abc", "", "1.0")
@@ -104,9 +104,12 @@ def test_a_torn_last_line_is_lost_and_harms_no_other(tmp_path: Path, cut: int) -
 def test_lines_of_other_kinds_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text('{"old": 1}\n[]\n3\n\nnot json\n{"key": {}, "measured": null, "error": "", "notes": []}\n')
-    with open_store(path) as store:
+    with (
+        pytest.warns(UserWarning, match=r"r\.jsonl: line 1: .*no such key.*; this line was ignored .* 4 other lines"),
+        open_store(path) as store,
+    ):
         store.add(Record(KEY, MEASURED))
-    with open_store(path) as store:
+    with pytest.warns(UserWarning, match="line 1"), open_store(path) as store:
         assert store.find(KEY) is not None
 
 
@@ -120,3 +123,28 @@ def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
         pass
     with open_store(tmp_path / "r.jsonl") as store:
         store.add(Record(KEY, MEASURED))
+
+
+@pytest.mark.parametrize("old", ['"epe": 0.5', '"measured": {', '"seed": 0'])
+def test_a_damaged_line_is_told_and_only_its_run_is_repeated(tmp_path: Path, old: str) -> None:
+    path = tmp_path / "r.jsonl"
+    keys = [replace(KEY, sample=name) for name in "123"]
+    with open_store(path) as store:
+        for key in keys:
+            store.add(Record(key, MEASURED))
+    lines = path.read_text().splitlines(keepends=True)
+    lines[1] = lines[1].replace(old, old[: old.index(":")] + ": [" + ("], " if old.endswith("{") else "]"), 1)
+    path.write_text("".join(lines))
+    with pytest.warns(UserWarning, match=r"r\.jsonl: line 2.*; this line was ignored and its run is repeated"):  # noqa: SIM117
+        with open_store(path) as store:
+            assert [store.find(key) is not None for key in keys] == [True, False, True]
+    assert path.read_text() == "".join(lines)
+
+
+def test_a_file_that_is_no_file_of_records_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    for data, fault in ((b"[]\n" * 5000, "line 1: the content must be a table"), (b"x" * 2**21, "line 1 must have at")):
+        path.write_bytes(data)
+        with pytest.raises(FileFormatError, match=rf"r\.jsonl: {fault}"), open_store(path):
+            pass
+        assert path.read_bytes() == data

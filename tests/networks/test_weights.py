@@ -1,4 +1,6 @@
 import json
+import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from flowinpaint.baselines.pd.config import PDConfig, UNetConfig
 from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.networks.registry import ModelConfig, build_network
-from flowinpaint.networks.weights import CONFIG_KEY, read_model, read_model_config, save_model
+from flowinpaint.networks.weights import CHECKSUMS, CONFIG_KEY, check_shipped, read_model, read_model_config, save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
 from flowinpaint.neuroexplicit.model import Neuroexplicit
 
@@ -71,7 +73,7 @@ def test_a_file_of_an_unknown_kind_is_refused_with_the_known_ones(tmp_path: Path
     path = tmp_path / "m.safetensors"
     save_file({"weight": torch.zeros(1)}, path, metadata={CONFIG_KEY + kind: "{}"})
     for read in (read_model, read_model_config):
-        with pytest.raises(InputError, match=rf"m\.safetensors: kind must be 'neuroexplicit' or .*, got '{kind}'"):
+        with pytest.raises(FileFormatError, match=rf"m\.safetensors: kind must be 'neuroexplicit' or .*, got '{kind}'"):
             read(path)
 
 
@@ -84,13 +86,13 @@ def test_files_that_hold_no_model(tmp_path: Path) -> None:
             read_model(path)
 
     path.write_bytes(b"")
-    refuse("not a readable safetensors")
+    refuse("truncated")
     path.write_bytes(b"\xff" * 200)
-    refuse("not a readable safetensors")
+    refuse("truncated")
     save_file(tensors, path)
     refuse("must hold a model")
     save_file(tensors, path, metadata={KEY: "{"})
-    refuse("configuration")
+    refuse("metadata flowinpaint.neuroexplicit: line 1, column 2: must be JSON")
     save_file(tensors, path, metadata={KEY: json.dumps({"steps": [1, 1, 1, 1], "colour": 3})})
     refuse("configuration")
     save_file(tensors, path, metadata={KEY: json.dumps({"width": 10**9, "steps": [1, 1, 1, 1]})})
@@ -107,3 +109,86 @@ def test_files_that_hold_no_model(tmp_path: Path) -> None:
     save_model(Neuroexplicit(CONFIG), path)
     path.write_bytes(path.read_bytes()[:-100])
     refuse("not a readable safetensors")
+
+
+def small_file(path: Path, config: object, tensors: dict[str, torch.Tensor] | None = None) -> None:
+    """A file with a configuration and few tensors."""
+    text = config if isinstance(config, str) else json.dumps(config)
+    save_file(tensors or {"weight": torch.zeros(1)}, path, metadata={KEY: text})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        [],
+        "[" * 100_000,
+        {"width": 10**400},
+        {"width": 2**62},
+        {"width": 10**6},
+        {"learn_kernels": True, "channels": 10**9},
+        {"learn_kernels": True, "channels": 2**62},
+        {"steps": [10**6] * 4},
+        {"steps": "1234"},
+        {"alpha": []},
+        '{"alpha": 1e400}',
+        '{"width": 3, "width": 4}',
+    ],
+    ids=lambda config: str(config)[:40],
+)
+def test_hostile_configurations_are_refused_in_time(tmp_path: Path, config: object) -> None:
+    path = tmp_path / "m.safetensors"
+    small_file(path, config)
+    started = time.perf_counter()
+    with pytest.raises(FileFormatError, match=r"m\.safetensors: "):
+        read_model(path)
+    assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.float8_e4m3fn])
+def test_tensors_of_other_types_are_refused(tmp_path: Path, dtype: torch.dtype) -> None:
+    model = Neuroexplicit(CONFIG)
+    tensors = {name: value.contiguous().to(dtype) for name, value in model.state_dict().items()}
+    small_file(tmp_path / "m.safetensors", asdict(CONFIG), tensors)
+    with pytest.raises(FileFormatError, match="must be a tensor of F64, F32, F16, BF16, got"):
+        read_model(tmp_path / "m.safetensors")
+
+
+def test_tensors_without_elements_are_refused(tmp_path: Path) -> None:
+    tensors = {name: value.new_zeros(0) for name, value in Neuroexplicit(CONFIG).state_dict().items()}
+    small_file(tmp_path / "m.safetensors", asdict(CONFIG), tensors)
+    with pytest.raises(FileFormatError, match=r"must be of shape .*, got \(0,\)"):
+        read_model(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 8,
+        (2**62).to_bytes(8, "little") + b"{}",
+        (2**24).to_bytes(8, "little") + b" " * 2**24,
+        (100_000).to_bytes(8, "little") + b'{"a":' * 20_000,
+        (2).to_bytes(8, "little") + b"[]",
+        (23).to_bytes(8, "little") + b'{"__metadata__":[1,{}]}',
+        (0).to_bytes(8, "little"),
+        (63).to_bytes(8, "little")
+        + b'{"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4]}}'[:63]
+        + bytes(4),
+    ],
+    ids=["no header", "2^62", "large", "nested", "list", "metadata", "empty", "shape"],
+)
+def test_hostile_headers_are_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "m.safetensors").write_bytes(data)
+    for read in (read_model, read_model_config):
+        with pytest.raises(FileFormatError, match=r"m\.safetensors: "):
+            read(tmp_path / "m.safetensors")
+
+
+@pytest.mark.parametrize(
+    "data", [b"one", b"ab  c d\n", b"\xff\n", f"{'0' * 64}  a\n".encode() * 2, b"\0", b"a" * 10**6]
+)
+def test_damaged_checksums_are_named(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(b"weights")
+    (tmp_path / CHECKSUMS).write_bytes(data)
+    with pytest.raises(FileFormatError, match=CHECKSUMS):
+        check_shipped(path)

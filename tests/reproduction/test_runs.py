@@ -201,7 +201,7 @@ def test_a_batch_that_fails_is_told_for_each_of_its_frames(
     monkeypatch.undo()
     session.networks.get("ours-05").weights.write_bytes(b"nothing")
     results = measured(session, ["ours"])
-    assert all("not a readable safetensors file" in run.error for _, run in results)
+    assert all(": truncated" in run.error for _, run in results)
     assert len(results) == 2
 
 
@@ -218,7 +218,7 @@ def test_files_of_records_that_are_none_are_told(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"--records must be .*no.jsonl does not exist"):
         read_records(tmp_path / "no.jsonl")
     (tmp_path / "bad.jsonl").write_text('{"key": 1}\n')
-    with pytest.raises(FileFormatError, match=r"--records: .*bad.jsonl: line 1 must be the record"):
+    with pytest.raises(FileFormatError, match=r"--records: .*bad.jsonl: line 1: .* must be the record"):
         read_records(tmp_path / "bad.jsonl")
 
 

@@ -105,13 +105,13 @@ def test_the_papers_configuration_is_the_papers() -> None:
         ("model = 'wgain'", "model must be a table [model], got 'wgain'"),
         ("[[model]]\nkind = 'wgain'", "a table [model]"),
         ("[schedule]\ncurve = 'linear'", "schedule.curve must be 'halving' or"),
-        ("[schedule]\nminutes = nan", "schedule.minutes must be a number of at least 0, got nan"),
+        ("[schedule]\nminutes = nan", "schedule.minutes must be a finite number, got nan"),
         ("[validation]\ndensities = [5]", "validation.densities must be shares above 0 and up to 1, got [5.0]"),
         ("[run]\ncompile = 1", "run.compile must be true or false, got 1"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_key(tmp_path: Path, text: str, sentence: str) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(FileFormatError) as caught:
         read_config(write(tmp_path / "a.toml", text))
     assert str(caught.value).startswith(f"{tmp_path / 'a.toml'}: ")
     assert sentence in str(caught.value)
@@ -136,9 +136,9 @@ def test_wrong_settings_are_told(tmp_path: Path, setting: str, sentence: str) ->
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="there is no such file"):
         read_config(tmp_path / "a.toml")
-    with pytest.raises(FileFormatError, match="not a readable TOML"):
+    with pytest.raises(FileFormatError, match=r"a\.toml: .*must be TOML"):
         read_config(write(tmp_path / "a.toml", "[data"))
-    with pytest.raises(FileFormatError, match="not a readable TOML"):
+    with pytest.raises(FileFormatError, match="must be a file, got a folder"):
         read_config(tmp_path)
 
 

@@ -17,7 +17,9 @@ import numpy as np
 from flowinpaint.data.folder import Frame, Sample, find_samples
 from flowinpaint.errors import InputError, MissingFileError, check_file
 from flowinpaint.io import StrPath
+from flowinpaint.io.text import read_text
 
+_LARGEST_MARKS = 2**20
 _List = Callable[[Path, str, str], list[Sample]]
 """List the samples of a data set by root, split and render."""
 
@@ -129,7 +131,7 @@ def _flyingchairs(root: Path, split: str, _render: str) -> list[Sample]:
     file = data.with_name("FlyingChairs_train_val.txt")
     if not file.is_file():
         raise MissingFileError(f"root must contain the file {file}, got {_names(data.parent)}")
-    marks = file.read_text(encoding="utf-8", errors="replace").split()
+    marks = read_text(file, _LARGEST_MARKS).split()
     count_fault = f"must have a mark for each of the {len(samples)} flows in {data}, got {len(marks)}"
     check_file(file, len(marks) != len(samples) and count_fault)
     unknown = [mark for mark in marks if mark not in ("1", "2")]

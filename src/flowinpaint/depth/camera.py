@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.io.budget import with_max_bytes
 from flowinpaint.io.files import StrPath, existing_file
+from flowinpaint.io.text import as_number, read_text
 
 Array = npt.NDArray[np.float64]
 Calibration = npt.ArrayLike | tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
@@ -69,17 +70,11 @@ def read_calibration(paths: StrPath | Iterable[StrPath], camera: int = 2, *, max
 
 def _entries(path: Path) -> dict[str, Array]:
     """The lines `name: numbers` of a calibration file."""
-    path = existing_file(path)
-    check_file(path, path.stat().st_size > _LARGEST_FILE and "a calibration file must be small, got too many bytes")
-    try:
-        text = path.read_bytes().decode()
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path}: a calibration file must be text") from None
     entries = {}
-    for line in text.splitlines():
+    for line in read_text(existing_file(path), _LARGEST_FILE).split("\n"):
         name, colon, numbers = line.partition(":")
         try:
-            values = np.array([float(word) for word in numbers.split()])
+            values = np.array([as_number(word) for word in numbers.split()])
         except ValueError:  # a date, for example
             continue
         if colon and values.size and np.isfinite(values).all():
@@ -94,7 +89,7 @@ def _matrix(named: str, entries: dict[str, Array], *names: str, shape: tuple[int
         digit = next((n[-1] for n in names if n[0] == "P"), "2")
         raise FileFormatError(
             f"{named}: must have a line {' or '.join(names)} with numbers; calibration needs "
-            f"{_EVERY_NAME.format(camera=digit)}, got {', '.join(entries) or 'none'}"
+            f"{_EVERY_NAME.format(camera=digit)}, got {', '.join(entries)[:200] or 'none'}"
         )
     values = entries[name]
     if values.size != shape[0] * shape[1]:

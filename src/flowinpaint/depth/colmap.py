@@ -7,6 +7,7 @@ the files are compared with the bytes that are left before memory is allocated.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,16 +15,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file
-from flowinpaint.io.budget import with_max_bytes
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file, shown
+from flowinpaint.io.budget import check_budget, with_max_bytes
 from flowinpaint.io.files import StrPath, existing_file
+from flowinpaint.io.text import as_numbers, raw_lines
 
 _NO_POINT = 2**64 - 1
-_IMAGE, _POINT = struct.Struct("<I7dI"), struct.Struct("<Q3d3BdQ")
-"""An image: id, quaternion w x y z, translation, camera id. A point: id, x, y, z, r, g, b, error, length of track."""
+_IMAGE = struct.Struct("<I7dI")
+"""An image: id, quaternion w x y z, translation, camera id."""
+_POINT = np.dtype([("id", "<u8"), ("position", "<f8", 3), ("colour", "u1", 3), ("error", "<f8"), ("track", "<u8")])
+"""A point; `track` observations of _TRACK_BYTES follow it."""
 _KEYPOINT = np.dtype([("x", "<f8"), ("y", "<f8"), ("point", "<u8")])
 _TRACK_BYTES = 8
 _POINT_COLUMNS = 8
+_LONGEST_LINE = 2**23
+"""Some 200,000 keypoints of an image."""
+_CHUNK = 2**16
+"""Points that are copied at once."""
 
 
 class SparseView(NamedTuple):
@@ -82,16 +90,18 @@ def read_view(folder: StrPath, image_name: str) -> SparseView:
     return SparseView(uv[good], depth[good], errors[rows][good].astype(np.float32))
 
 
-def _find(path: Path, name: str, images: Iterator[tuple[str, Any]]) -> _Pose:
+def _find(path: Path, name: str, images: Iterator[tuple[bytes, Any]]) -> _Pose:
     """The pose of the image with this name; the other images are only listed."""
-    names = []
+    wanted, first, count = name.encode(errors="replace"), [], 0
     for found, read in images:
-        if found == name:
+        if found == wanted:
             pose: _Pose = read()
             return pose
-        names.append(found)
+        count += 1
+        if count <= 3:
+            first.append(found[:200].decode(errors="replace"))
     raise InputError(
-        f"image_name must be one of the {len(names)} images in {path}, such as {', '.join(names[:3])}, got {name!r}"
+        f"image_name must be one of the {count} images in {path}, such as {', '.join(first)}, got {name!r:.200}"
     )
 
 
@@ -115,96 +125,97 @@ def _count(path: Path, data: bytes, position: int, smallest: int, what: str) -> 
     return int(count)
 
 
-def _binary_images(path: Path) -> Iterator[tuple[str, Any]]:
+def _binary_images(path: Path) -> Iterator[tuple[bytes, Any]]:
     data = existing_file(path).read_bytes()
     position = 8
     for _ in range(_count(path, data, 0, _IMAGE.size + 9, "images")):
-        check_file(path, position + _IMAGE.size > len(data) and f"truncated: it ends at byte {len(data)}")
-        _, *pose, _ = _IMAGE.unpack_from(data, position)
-        position += _IMAGE.size
-        end = data.find(b"\0", position)
-        check_file(path, end < 0 and "truncated: it ends inside the name of an image")
-        name = data[position:end].decode(errors="replace")
+        end = data.find(b"\0", position + _IMAGE.size)
+        check_file(path, end < 0 and f"truncated: it ends inside an image at byte {len(data)}")
         count = _count(path, data, end + 1, _KEYPOINT.itemsize, "keypoints")
 
-        def read(start: int = end + 9, count: int = count, pose: list[float] = pose) -> _Pose:
+        def read(at: int = position, start: int = end + 9, count: int = count) -> _Pose:
+            _, *pose, _ = _IMAGE.unpack_from(data, at)
             return _pose(path, pose[:4], pose[4:], np.frombuffer(data, _KEYPOINT, count, start))
 
-        yield name, read
+        yield data[position + _IMAGE.size : end], read
         position = end + 9 + count * _KEYPOINT.itemsize
     check_file(path, position != len(data) and f"too long: its images end at byte {position} of {len(data)}")
 
 
 def _binary_points(path: Path) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     data = existing_file(path).read_bytes()
-    count, position = _count(path, data, 0, _POINT.size, "points"), 8
-    ids, values = np.empty(count, np.uint64), np.empty((count, 4))
+    count, position = _count(path, data, 0, _POINT.itemsize, "points"), 8
+    places = np.empty(count, np.int64)
+    size, track_at, last = _POINT.itemsize, _POINT.itemsize - 8, len(data) - _POINT.itemsize
+    unpack = struct.Struct("<Q").unpack_from
     for i in range(count):
-        check_file(path, position + _POINT.size > len(data) and f"truncated: it ends at byte {len(data)}")
-        point, x, y, z, _, _, _, error, _ = _POINT.unpack_from(data, position)
-        track = _count(path, data, position + _POINT.size - 8, _TRACK_BYTES, "observations")
-        position += _POINT.size + track * _TRACK_BYTES
-        ids[i], values[i] = point, (x, y, z, error)
-    check_file(path, position != len(data) and f"too long: its points end at byte {position} of {len(data)}")
-    return ids, values[:, :3], values[:, 3]
+        check_file(path, position > last and f"truncated: it ends at byte {len(data)}")
+        places[i] = position
+        position += size + _TRACK_BYTES * unpack(data, position + track_at)[0]
+    check_file(path, position > len(data) and f"truncated: it ends at byte {len(data)}")
+    check_file(path, position < len(data) and f"too long: its points end at byte {position} of {len(data)}")
+    ids, positions, errors = np.empty(count, np.uint64), np.empty((count, 3)), np.empty(count)
+    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), size)
+    for start in range(0, count, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        points = windows[places[part]].view(_POINT)[:, 0]
+        ids[part], positions[part], errors[part] = points["id"], points["position"], points["error"]
+    return ids, positions, errors
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines, without comments."""
-    try:
-        text = existing_file(path).read_bytes().decode()
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path}: must be text") from None
-    yield from ((i, line) for i, line in enumerate(text.splitlines(), 1) if not line.startswith("#"))
+def _text_images(path: Path) -> Iterator[tuple[bytes, Any]]:
+    with existing_file(path).open("rb") as stream:
+        lines = ((i, line) for i, line in raw_lines(path, stream, _LONGEST_LINE) if not line.startswith(b"#"))
+        for number, line in lines:
+            if line.isspace():
+                continue
+            words = line.split(maxsplit=9)
+            check_file(path, len(words) != 10 and f"line {number} must be an image of 10 words, got {len(words)}")
+            _, observed = next(lines, (number + 1, None))  # an empty line if the image has no keypoints
+            check_file(path, observed is None and f"truncated: it ends before the keypoints of line {number}")
+
+            def read(number: int = number, words: list[bytes] = words, observed: bytes = observed or b"") -> _Pose:
+                pose = _numbers(path, number, words[1:8])
+                return _pose(path, pose[:4], pose[4:], _text_keypoints(path, number + 1, observed.split()))
+
+            yield words[9].strip(), read
 
 
-def _text_images(path: Path) -> Iterator[tuple[str, Any]]:
-    lines = _lines(path)
-    for number, line in lines:
-        if not line.strip():
-            continue
-        words = line.split(maxsplit=9)
-        check_file(path, len(words) != 10 and f"line {number} must be an image of 10 words, got {len(words)}")
-        _, observed = next(lines, (number + 1, None))  # an empty line if the image has no keypoints
-        check_file(path, observed is None and f"truncated: it ends before the keypoints of {words[9]}")
-
-        def read(number: int = number, words: list[str] = words, observed: str = observed or "") -> _Pose:
-            pose = _numbers(path, number, words[1:8])
-            return _pose(path, pose[:4], pose[4:], _text_keypoints(path, number + 1, observed.split()))
-
-        yield words[9].strip(), read
-
-
-def _text_keypoints(path: Path, number: int, words: list[str]) -> npt.NDArray[Any]:
+def _text_keypoints(path: Path, number: int, words: list[bytes]) -> npt.NDArray[Any]:
     check_file(path, len(words) % 3 > 0 and f"line {number} must have three numbers per keypoint, got {len(words)}")
     keypoints = np.empty(len(words) // 3, _KEYPOINT)
     keypoints["x"], keypoints["y"] = (_numbers(path, number, words[k::3]) for k in (0, 1))
-    keypoints["point"] = [_NO_POINT if word == "-1" else _identifier(path, number, word) for word in words[2::3]]
+    keypoints["point"] = [_NO_POINT if word == b"-1" else _identifier(path, number, word) for word in words[2::3]]
     return keypoints
 
 
 def _text_points(path: Path) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    ids, values = [], []
-    for number, line in _lines(path):
-        words = line.split(maxsplit=_POINT_COLUMNS)
-        if not words:
-            continue
-        short = len(words) < _POINT_COLUMNS
-        check_file(path, short and f"line {number} must be a point of at least {_POINT_COLUMNS} words")
-        ids.append(_identifier(path, number, words[0]))
-        values.append(_numbers(path, number, [*words[1:4], words[7]]))
-    table = np.array(values, np.float64).reshape(-1, 4)
-    return np.array(ids, np.uint64), table[:, :3], table[:, 3]
+    ids, values = array("Q"), array("d")
+    with existing_file(path).open("rb") as stream:
+        for number, line in raw_lines(path, stream, _LONGEST_LINE):
+            words = line.split(maxsplit=_POINT_COLUMNS)
+            if not words or line.startswith(b"#"):
+                continue
+            short = len(words) < _POINT_COLUMNS
+            check_file(path, short and f"line {number} must be a point of at least {_POINT_COLUMNS} words")
+            if number % _CHUNK == 0:
+                check_budget(path, 2 * (ids.itemsize * len(ids) + values.itemsize * len(values)))
+            ids.append(_identifier(path, number, words[0]))
+            values.extend(_numbers(path, number, [*words[1:4], words[7]]))
+    table = np.frombuffer(values, np.float64).reshape(-1, 4)
+    return np.frombuffer(ids, np.uint64), table[:, :3], table[:, 3]
 
 
-def _identifier(path: Path, number: int, word: str) -> int:
-    good = word.isascii() and word.isdigit() and len(word) < 20
-    check_file(path, not good and f"line {number} must have the id of a point, got {word:.20}")
+def _identifier(path: Path, number: int, word: bytes) -> int:
+    if not word.isdigit() or len(word) > 19:  # below 2^64
+        found = shown(word.decode(errors="replace"))
+        raise FileFormatError(f"{path}: line {number} must have the id of a point, got {found}")
     return int(word)
 
 
-def _numbers(path: Path, number: int, words: list[str]) -> list[float]:
+def _numbers(path: Path, number: int, words: list[bytes]) -> list[float]:
     try:
-        return [float(word) for word in words]
+        return as_numbers(words)
     except ValueError:
-        raise FileFormatError(f"{path}: line {number} must have numbers, got {' '.join(words):.40}") from None
+        found = b" ".join(words[:8]).decode(errors="replace")
+        raise FileFormatError(f"{path}: line {number} must have numbers, got {shown(found)}") from None

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flowinpaint.errors import FileFormatError, InputError, check_file
+from flowinpaint.config_parsing import convert
+from flowinpaint.errors import FileFormatError, shown
 from flowinpaint.io import StrPath
-from flowinpaint.io.files import existing_file
+from flowinpaint.io.text import checking_content, read_json
 from flowinpaint.methods.registry import get_method
 from flowinpaint.text_tables import write_text
 
@@ -37,27 +38,26 @@ class ParameterTable:
 
 def read_parameters(path: StrPath) -> ParameterTable:
     """Read a parameter file, and check that its method has these parameters."""
-    path = existing_file(path)
-    size = path.stat().st_size
-    check_file(path, size > _LARGEST_FILE and f"must be a small JSON file of parameters, got {size} bytes")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: not JSON ({error})") from error
+    path = Path(path)
+    content = read_json(path, _LARGEST_FILE)
     if not isinstance(content, dict) or not isinstance(content.get("method"), str):
-        raise InputError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}')
+        raise FileFormatError(f'{path}: must be an object with a "method", such as {{"method": "eed", "lam": 1e-4}}')
     method = content.pop("method")
     if ":" in method:  # it would load code
-        raise InputError(f"{path}: method must be the name of a method, got {method!r}; pass parameters by --set")
-    if get_method(method, f"{path}: method").is_network:
-        raise InputError(f"{path}: method must be one without a network, got {method!r}")
+        raise FileFormatError(f"{path}: method must be a name, got {shown(method)}; pass parameters by --set")
+    with checking_content(path):
+        known = get_method(method, "method")
+    if known.is_network:
+        raise FileFormatError(f"{path}: method must be one without a network, got {shown(method)}")
     if "by_density" not in content:
         return ParameterTable(method, {1.0: _checked(path, method, content)})
     table = content.pop("by_density")
     if content:
-        raise InputError(f'{path}: "by_density" must have only "method" next to it, got {next(iter(content))!r}')
+        raise FileFormatError(
+            f'{path}: "by_density" must have only "method" next to it, got {shown(next(iter(content)))}'
+        )
     if not isinstance(table, dict) or not table:
-        raise InputError(f'{path}: "by_density" must be an object of parameters by density, got {table!r}')
+        raise FileFormatError(f'{path}: "by_density" must be an object of parameters by density, got {shown(table)}')
     return ParameterTable(method, {_density(path, key): _checked(path, method, table[key]) for key in table})
 
 
@@ -69,18 +69,17 @@ def write_parameters(path: StrPath, table: ParameterTable) -> None:
 
 def _checked(path: Path, method: str, values: Any) -> dict[str, float | str]:
     if not isinstance(values, dict):
-        raise InputError(f"{path}: a density must have an object of parameters, got {values!r}")
-    try:
-        get_method(method).check_parameters(values)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    if bad := [key for key, value in values.items() if isinstance(value, float) and not math.isfinite(value)]:
-        raise InputError(f"{path}: {bad[0]} must be finite, got {values[bad[0]]}")
-    return values
+        raise FileFormatError(f"{path}: a density must have an object of parameters, got {shown(values)}")
+    with checking_content(path):
+        parameters: dict[str, float | str] = {
+            key: convert(value, float | str, key[:100]) for key, value in values.items()
+        }
+        get_method(method).check_parameters(parameters)
+    return parameters
 
 
 def _density(path: Path, key: str) -> float:
     with suppress(ValueError):
         if 0 < (density := float(key)) <= 1:
             return density
-    raise InputError(f'{path}: a density must be a share above 0 and at most 1, such as "0.05", got {key!r}')
+    raise FileFormatError(f'{path}: a density must be a share above 0 and at most 1, such as "0.05", got {shown(key)}')

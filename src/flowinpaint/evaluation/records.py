@@ -6,20 +6,26 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from flowinpaint.config_parsing import build
 from flowinpaint.data.folder import MaskKind
-from flowinpaint.errors import InputError
+from flowinpaint.errors import FileFormatError, InputError, warn_user
 from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 from flowinpaint.io import StrPath
 from flowinpaint.io.publish import flush
+from flowinpaint.io.text import LONGEST_LINE, checking_content, json_lines
 from flowinpaint.masks.cases import INPUTS, PATTERNS, Case
 
 if sys.platform != "win32":
     import fcntl
+
+
+MOST_FAULTS = 1000
+"""Most damaged lines of a file that is still read."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,10 @@ class RunKey:
     version: str
     second: str = ""
 
+    def __post_init__(self) -> None:
+        if (self.density is None) != (self.mask in PATTERNS or self.mask in INPUTS):
+            raise InputError(f"density must be null for patterns and inputs only, got {self.density} of {self.mask!r}")
+
     @property
     def case(self) -> Case:
         """The density, the pattern or the input."""
@@ -55,7 +65,7 @@ class RunKey:
     @property
     def text(self) -> str:
         """The key as a string, for a dictionary."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(vars(self), sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -100,21 +110,32 @@ class Record:
 
 
 class RecordStore:
-    """Records by key; each is immediately appended to a file of JSON lines."""
+    """Records by key; each is immediately appended to a file of JSON lines.
 
-    def __init__(self, file: IO[bytes] | None = None, durable: bool = False) -> None:
+    An incomplete last line, which a killed run leaves, is cut off. A complete line that is no record stays in the file;
+    a warning names it and its run is repeated, so that one damaged line does not cost the others. A file with more than
+    MOST_FAULTS of them is refused. durable: flush each record to disk.
+    """
+
+    def __init__(self, file: IO[bytes] | None = None, path: StrPath = "records", durable: bool = False) -> None:
         self._file, self._durable = file, durable
         self._records: dict[str, Record] = {}
-        if file is not None:
-            file.seek(0)
-            lines = file.read().splitlines(keepends=True)
-            # A killed run may have left an incomplete line; the next record must not continue it.
-            if lines and not lines[-1].endswith(b"\n"):
-                file.truncate(sum(map(len, lines[:-1])))
-            for line in lines:
-                with suppress(ValueError, TypeError, KeyError):
-                    record = record_of(json.loads(line))
-                    self._records[record.key.text] = record
+        if file is None:
+            return
+        file.seek(0)
+        faults: list[FileFormatError] = []
+        for record in read_lines(Path(path), file):
+            if isinstance(record, Record):
+                self._records[record.key.text] = record
+            else:
+                faults.append(record)
+                if len(faults) > MOST_FAULTS:
+                    raise FileFormatError(f"{faults[0]}; at most {MOST_FAULTS} lines may be damaged, use another file")
+        if _cut_incomplete_line(file):
+            faults.pop()
+        if faults:
+            others = f" So were {len(faults) - 1} other lines." if len(faults) > 1 else ""
+            warn_user(f"{faults[0]}; this line was ignored and its run is repeated.{others}")
 
     def __iter__(self) -> Iterator[Record]:
         return iter(list(self._records.values()))
@@ -157,17 +178,38 @@ def open_store(path: StrPath | None, fresh: bool = False, durable: bool = False)
         if durable:
             flush(Path(path).parent)
         try:
-            yield RecordStore(file, durable)
+            yield RecordStore(file, path, durable)
         except BaseException:
             if os.fstat(file.fileno()).st_size == 0 and os.name == "posix":
                 Path(path).unlink(missing_ok=True)
             raise
 
 
-def record_of(values: dict[str, Any]) -> Record:
-    """The record whose `asdict` was written as JSON."""
-    measured = values["measured"]
-    if measured is not None:
-        quality = measured.get("uncertainty")
-        measured = Measurement(**measured | {"uncertainty": quality and UncertaintyQuality(**quality)})
-    return Record(RunKey(**values["key"]), measured, values["error"], values["notes"])
+def read_lines(path: Path, file: IO[bytes]) -> Iterator[Record | FileFormatError]:
+    """The record in each line that is not blank, or what is wrong with the line."""
+    for number, values in json_lines(path, file):
+        if isinstance(values, FileFormatError):
+            yield values
+            continue
+        try:
+            yield record_of(values, f"{path}: line {number}")
+        except FileFormatError as error:
+            yield error
+
+
+def record_of(values: Any, place: str) -> Record:
+    """The record whose `asdict` was written as JSON; place: what a FileFormatError names."""
+    with checking_content(place):
+        return build(Record, values)
+
+
+def _cut_incomplete_line(file: IO[bytes]) -> bool:
+    """Remove the end of a file after its last line break; whether there was any. The next record must not continue it.
+
+    The lines have been read, so none is longer than LONGEST_LINE.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - LONGEST_LINE))
+    rest = len(file.read().rpartition(b"\n")[2])
+    file.truncate(size - rest)
+    return rest > 0

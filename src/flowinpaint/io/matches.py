@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.errors import FileFormatError, InputError, check_file
-from flowinpaint.io.budget import with_max_bytes
+from flowinpaint.io.budget import check_budget, with_max_bytes
 from flowinpaint.io.files import StrPath, existing_file
+from flowinpaint.io.text import MOST_SHORT, as_number, text_lines
 
 Array = npt.NDArray[np.float64]
 
@@ -21,6 +23,9 @@ MATCH_SUFFIXES = (".txt", ".csv", ".tsv", ".match", ".matches", ".dat")
 
 MOST_ROWS = 2**24
 _LONGEST_LINE = 65536
+_BLOCK = 2**20
+_PLAIN = b"0123456789+-.eEnaifNAIF \t\r\n"
+"""The characters of numbers, nan and inf, and white space."""
 _ENDS = ("x1", "y1", "x2", "y2")
 _SKIPPED = "_"
 _HINTS = ("noise", "confidence")
@@ -63,36 +68,92 @@ def read_matches(path: StrPath, columns: str | Sequence[str] | None = None, *, m
     """
     path = existing_file(path)
     names = None if columns is None else _column_names(columns)
-    numbers, layout = array("d"), None
+    rows, number = _Rows(path, names), 0
     with path.open("rb") as stream:
-        separator = header = None
-        for line, text in _lines(path, stream):
-            if text.startswith("#"):
-                if layout is None:
-                    header = text.lstrip("# ")
-                continue
-            if layout is None:
-                separator = next((s for s in ";,\t" if s in text), None)
-                cells = _cells(text, separator)
-                named = _is_header(cells)
-                listed = cells if named else _commented_header(header, separator, len(cells))
-                layout = _layout(path, names, listed, len(cells))
-                if named:
-                    continue
-            cells = _cells(text, separator)
-            if len(cells) != layout.width:
-                raise FileFormatError(f"{path}: line {line} must have {layout.width} columns, got {len(cells)}")
-            try:
-                numbers.extend([float(cells[i]) for i in layout.used.values()])
-            except ValueError:
-                bad = next(cells[i] for i in layout.used.values() if not _is_number(cells[i]))
-                raise FileFormatError(f"{path}: line {line} must hold numbers, got {bad[:40]!r}") from None
-            if len(numbers) > MOST_ROWS * len(layout.used):
-                raise FileFormatError(f"{path}: must have at most {MOST_ROWS} rows")
-    if layout is None or not numbers:
+        while block := stream.read(_BLOCK):
+            block += b"" if block.endswith(b"\n") else stream.readline(_LONGEST_LINE + 1)
+            if not rows.add_plain(block):
+                for line, text in text_lines(path, io.BytesIO(block), _LONGEST_LINE, number):
+                    rows.add(line, text)
+            number += block.count(b"\n")
+            check_budget(path, 3 * 8 * len(rows.numbers))
+            idle = number - rows.count
+            check_file(path, idle > MOST_SHORT and f"must have at most {MOST_SHORT} lines without numbers, got {idle}")
+    if rows.layout is None or not rows.numbers:
         raise FileFormatError(f"{path}: must have at least one row of numbers, got none")
-    table = np.frombuffer(numbers).reshape(-1, len(layout.used))
-    return _matches(path, {name: table[:, i] for i, name in enumerate(layout.used)}, layout.certain)
+    used = rows.layout.used
+    table = np.frombuffer(rows.numbers).reshape(-1, len(used))
+    return _matches(path, {name: table[:, i] for i, name in enumerate(used)}, rows.layout.certain)
+
+
+class _Rows:
+    """The numbers of a file in the columns that are used, row by row, as lines are added."""
+
+    def __init__(self, path: Path, names: list[str] | None) -> None:
+        self._path, self._names = path, names
+        self.layout: _Layout | None = None
+        self.numbers = array("d")
+        self._separator: str | None = None
+        self._header: str | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.numbers) // len(self.layout.used) if self.layout else 0
+
+    def add(self, line: int, text: str) -> None:
+        """Add a line that is not blank; FileFormatError, which names the line, if it is no row."""
+        if text.startswith("#"):
+            if self.layout is None:
+                self._header = text.lstrip("# ")
+            return
+        named = False
+        if self.layout is None:
+            self._separator = next((s for s in ";,\t" if s in text), None)
+            cells = _cells(text, self._separator)
+            named = _is_header(cells)
+            listed = cells if named else _commented_header(self._header, self._separator, len(cells))
+            self.layout = _layout(self._path, self._names, listed, len(cells))
+        if named:
+            return
+        cells, used = _cells(text, self._separator), self.layout.used.values()
+        if len(cells) != self.layout.width:
+            raise FileFormatError(f"{self._path}: line {line} must have {self.layout.width} columns, got {len(cells)}")
+        try:
+            self.numbers.extend([as_number(cells[i]) for i in used])
+        except ValueError:
+            bad = next(cells[i] for i in used if not _is_number(cells[i]))
+            raise FileFormatError(f"{self._path}: line {line} must hold numbers, got {bad[:40]!r}") from None
+        self._check_count()
+
+    def add_plain(self, block: bytes) -> bool:
+        """Add whole lines of nothing but numbers, which is faster than line by line; False if they may be others."""
+        if self.layout is None or not block.endswith(b"\n"):
+            return False
+        if self._separator is not None:
+            separator = self._separator.encode()
+            block = block.replace(b"\r\n", b"\n").replace(separator + b" ", separator)
+            if block.startswith(separator) or any(s in block for s in (b" ", b"\n" + separator, 2 * separator)):
+                return False
+            block = block.replace(separator, b" ")
+        if block.translate(None, _PLAIN):
+            return False
+        characters = np.frombuffer(block, np.uint8)
+        solid = characters > ord(" ")
+        words = np.cumsum(solid & ~np.concatenate([[False], solid[:-1]]))
+        counts = np.diff(words[characters == ord("\n")], prepend=0)
+        if not np.isin(counts, (0, self.layout.width)).all():
+            return False
+        try:
+            values = np.array(list(map(float, block.split()))).reshape(-1, self.layout.width)
+        except ValueError:
+            return False
+        self.numbers.frombytes(values[:, list(self.layout.used.values())].tobytes())
+        self._check_count()
+        return True
+
+    def _check_count(self) -> None:
+        check_file(self._path, self.count > MOST_ROWS and f"must have at most {MOST_ROWS} rows")
 
 
 def _matches(path: Path, column: dict[str, Array], certain: bool) -> Matches:
@@ -123,21 +184,6 @@ def _looks_like_displacements(start: Array, end: Array) -> bool:
     return size(end) < size(end - start)
 
 
-def _lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """The numbers and texts of the lines that are not empty."""
-    number = 0
-    while line := stream.readline(_LONGEST_LINE + 1):
-        number += 1
-        check_file(path, b"\0" in line and "not a text file: it has a zero byte")
-        check_file(path, len(line) > _LONGEST_LINE and f"line {number} must have at most {_LONGEST_LINE} characters")
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-        except UnicodeDecodeError:
-            raise FileFormatError(f"{path}: not a text file: line {number} is not UTF-8") from None
-        if text:
-            yield number, text
-
-
 def _cells(text: str, separator: str | None) -> list[str]:
     """The cells of a line; a separator at its end does not open another."""
     if separator is None:
@@ -147,7 +193,7 @@ def _cells(text: str, separator: str | None) -> list[str]:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        as_number(text)
     except ValueError:
         return False
     return True

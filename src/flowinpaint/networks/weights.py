@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from flowinpaint.config_parsing import build
-from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.errors import FileFormatError, InputError, MissingFileError, check_file, shown
 from flowinpaint.io.files import write_bytes
+from flowinpaint.io.tensors import TensorFile, open_tensors
+from flowinpaint.io.text import checking_content, parse_json, read_text
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.registry import ModelConfig, build_network, config_class
 
@@ -25,6 +24,9 @@ CONFIG_KEY = "flowinpaint."
 WEIGHTS_SUFFIX = ".safetensors"
 CHECKSUMS = "SHA256SUMS"
 """File next to the shipped weights, written by `sha256sum`. New weights need a new file, a new line and a new card."""
+_CHECKSUM = re.compile(r"([0-9a-f]{64}) [ *](\S+)")
+_LARGEST_CHECKSUMS = 2**16
+_DTYPES = ("F64", "F32", "F16", "BF16")
 
 
 def save_model(model: Network, path: str | Path, dtype: torch.dtype = torch.float32) -> None:
@@ -43,15 +45,12 @@ def save_model(model: Network, path: str | Path, dtype: torch.dtype = torch.floa
 def read_model(path: str | Path) -> Network:
     """Build the model in a .safetensors file of `save_model`, on the CPU."""
     path = Path(path)
-    with _opened(path) as file:
-        config = _config_in(path, file.metadata() or {})
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    try:
-        with torch.device("meta"):  # shapes only: a corrupt configuration must not allocate memory
-            shapes = {name: value.shape for name, value in build_network(config).state_dict().items()}
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}") from error
-    _check_tensors(path, shapes, tensors)
+    with open_tensors(path) as file:
+        config = _config_in(path, file.metadata)
+        _check_shapes(path, config, file)
+        tensors = file.read()
+    for name, value in tensors.items():
+        check_file(path, not torch.isfinite(value).all() and f"{name} must be a tensor of finite numbers")
     model = build_network(config)
     model.load_state_dict(tensors)
     return model
@@ -59,14 +58,22 @@ def read_model(path: str | Path) -> Network:
 
 def read_model_config(path: str | Path) -> ModelConfig:
     """The configuration of the model in a .safetensors file, without its weights."""
-    with _opened(Path(path)) as file:
-        return _config_in(Path(path), file.metadata() or {})
+    with open_tensors(Path(path)) as file:
+        return _config_in(Path(path), file.metadata)
 
 
 def read_checksums(path: Path) -> dict[str, str]:
     """SHA-256 by file name."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return {name: digest for digest, name in (line.split() for line in lines)}
+    sums: dict[str, str] = {}
+    for number, line in enumerate(read_text(path, _LARGEST_CHECKSUMS).splitlines(), 1):
+        entry = _CHECKSUM.fullmatch(line)
+        if entry is None or entry[2] in sums:
+            raise FileFormatError(
+                f"{path}: line {number}: must be a SHA-256 and the name of a further file, got {shown(line)}; install "
+                "flowinpaint again"
+            )
+        sums[entry[2]] = entry[1]
+    return sums
 
 
 def check_shipped(path: Path) -> None:
@@ -85,42 +92,34 @@ def check_shipped(path: Path) -> None:
         )
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    if not path.exists():
-        raise MissingFileError(f"{path}: there is no such file")
-    if not path.is_file():
-        raise FileFormatError(f"{path}: must be a .safetensors file, got a folder")
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except SafetensorError as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file: {error}") from error
-
-
 def _config_in(path: Path, metadata: dict[str, str]) -> ModelConfig:
     key = next((key for key in metadata if key.startswith(CONFIG_KEY)), None)
     if key is None:
         raise FileFormatError(
             f"{path}: must hold a model; use a file of save_model, or model.safetensors of a training run"
         )
-    kind = config_class(key.removeprefix(CONFIG_KEY), f"{path}: kind")
+    with checking_content(path):
+        kind = config_class(key.removeprefix(CONFIG_KEY), "kind")
     try:
-        config: ModelConfig = build(kind, json.loads(metadata[key]))
-    except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
+        config: ModelConfig = build(kind, parse_json(metadata[key], path, f"metadata {key}"))
+    except InputError as error:
         raise FileFormatError(f"{path}: the configuration does not describe a model: {error}") from error
     return config
 
 
-def _check_tensors(path: Path, shapes: dict[str, torch.Size], tensors: dict[str, torch.Tensor]) -> None:
-    if differing := sorted(shapes.keys() ^ tensors.keys()):
+def _check_shapes(path: Path, config: ModelConfig, file: TensorFile) -> None:
+    """FileFormatError unless the tensors of a file are those of a configuration; reads and allocates nothing."""
+    try:
+        with torch.device("meta"):
+            shapes = {name: tuple(value.shape) for name, value in build_network(config).state_dict().items()}
+    except (TypeError, ValueError, RuntimeError) as error:  # for example sizes above those of any tensor
+        raise FileFormatError(f"{path}: the configuration does not describe a model: {error}") from error
+    if differing := sorted(shapes.keys() ^ file.shapes.keys()):
         raise FileFormatError(
             f"{path}: the weights must fit their configuration, got differences at {', '.join(differing[:5])}"
         )
-    for name, value in tensors.items():
-        if not (value.is_floating_point() and torch.isfinite(value).all()):
-            raise FileFormatError(f"{path}: {name} must be a tensor of finite floating-point numbers")
-        if value.shape != shapes[name]:
-            raise FileFormatError(
-                f"{path}: {name} must be of shape {tuple(shapes[name])} for its configuration, got {tuple(value.shape)}"
-            )
+    for name, shape in shapes.items():
+        dtype, found = file.dtypes[name], file.shapes[name]
+        check_file(path, dtype not in _DTYPES and f"{name} must be a tensor of {', '.join(_DTYPES)}, got {dtype}")
+        fault = f"{name} must be of shape {shape} for its configuration, got {shown(found)}"
+        check_file(path, found != shape and fault)

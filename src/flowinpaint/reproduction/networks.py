@@ -18,6 +18,7 @@ from flowinpaint.data.folder import file_hash
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
 from flowinpaint.evaluation.runner import Step
 from flowinpaint.io import make_folder
+from flowinpaint.io.text import read_json
 from flowinpaint.machine import device_name
 from flowinpaint.networks.weights import WEIGHTS_SUFFIX
 from flowinpaint.reproduction.experiment import NETWORKS, NetworkSpec, Scale, Settings, budget_text
@@ -259,6 +260,6 @@ def _network_in(weights: Path, spec: NetworkSpec, training: Training | None) -> 
 
 def _read_training(path: Path) -> Training | None:
     try:
-        return Training(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return build(Training, read_json(path))
+    except (OSError, FileFormatError, InputError):
         return None

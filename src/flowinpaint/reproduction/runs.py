@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from flowinpaint.api import fill_together, load_model
 from flowinpaint.checks import check_picture
 from flowinpaint.data.folder import Frame
 from flowinpaint.errors import FileFormatError, MissingFileError, sentence_of
-from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store, record_of
+from flowinpaint.evaluation.records import Record, RecordStore, RunKey, open_store, read_lines
 from flowinpaint.evaluation.runner import Job, record_runs, run_jobs
 from flowinpaint.io import atomic_path, make_folder
 from flowinpaint.masks.cases import Case
@@ -173,11 +172,11 @@ def read_records(path: Path) -> list[Record]:
     if not path.is_file():
         raise MissingFileError(f"--records must be the {RECORDS} of a reproduction, but {path} does not exist")
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            records.append(record_of(json.loads(line)))
-        except (ValueError, TypeError, KeyError) as error:
-            raise FileFormatError(f"--records: {path}: line {number} must be the record of a run") from error
+    with path.open("rb") as file:
+        for record in read_lines(path, file):
+            if not isinstance(record, Record):
+                raise FileFormatError(f"--records: {record}; it must be the record of a run")
+            records.append(record)
     return records
 
 

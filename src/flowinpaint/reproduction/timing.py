@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from flowinpaint.baselines.pd.config import PDConfig
-from flowinpaint.errors import FileFormatError, MissingFileError
+from flowinpaint.config_parsing import build
+from flowinpaint.errors import MissingFileError
+from flowinpaint.io.text import checking_content, read_json
 from flowinpaint.methods.registry import get_method
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.speed.cases import inputs_at
@@ -52,6 +54,13 @@ class InferenceTime:
     def planned(self) -> InferenceTime:
         """The same measurement without its result."""
         return replace(self, milliseconds=0.0, calls=0, share=1.0)
+
+
+@dataclass(frozen=True)
+class _Times:
+    """The content of a file of times."""
+
+    times: list[InferenceTime]
 
 
 @cache
@@ -112,10 +121,8 @@ def read_times(path: Path) -> list[InferenceTime]:
     """The times in a reproduction's file."""
     if not path.is_file():
         raise MissingFileError(f"--times must be the {TIMES} of a reproduction, but {path} does not exist")
-    try:
-        return [InferenceTime(**values) for values in json.loads(path.read_text(encoding="utf-8"))["times"]]
-    except (ValueError, TypeError, KeyError) as error:
-        raise FileFormatError(f"--times must be the {TIMES} of a reproduction, got {path}") from error
+    with checking_content(f"--times must be the {TIMES} of a reproduction, got {path}"):
+        return build(_Times, read_json(path)).times
 
 
 def write_times(path: Path, times: Sequence[InferenceTime]) -> None:

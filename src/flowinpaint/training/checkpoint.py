@@ -7,32 +7,37 @@ the whole random state: a sample is a function of its number.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from flowinpaint.config_parsing import build
-from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.config_parsing import build, check_ranges
+from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.io.files import write_bytes
 from flowinpaint.io.temporaries import remove_stale
+from flowinpaint.io.tensors import open_tensors
+from flowinpaint.io.text import parse_json
 from flowinpaint.training.config import TrainingConfig
 
 if sys.platform != "win32":
     import fcntl
 
+T = TypeVar("T")
+
 LOCK = ".lock"
 KEY = "flowinpaint.training"
 KEPT = 2
-_NAME = re.compile(r"step-(\d+)\.safetensors")
+MOST_STEPS = 2**40
+_NAME = re.compile(r"step-([0-9]{1,18})\.safetensors")
 
 
 class RunFolder:
@@ -121,29 +126,53 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 def read_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
     """The newest complete checkpoint, and the error of each newer damaged one."""
+    return newest_that(folder, lambda checkpoint: checkpoint)
+
+
+def newest_that(folder: Path, use: Callable[[Checkpoint], T]) -> tuple[T, list[str]]:
+    """What a function makes of the newest complete checkpoint, and the error of each newer damaged one.
+
+    A FileFormatError of the function, for example about tensors that do not fit, passes on to the previous checkpoint.
+    """
     faults: list[str] = []
     for path in list_checkpoints(folder):
         try:
-            return read_checkpoint(path), faults
-        except FileFormatError as error:
+            checkpoint = read_checkpoint(path)
+        except (FileFormatError, OSError) as error:
             faults.append(str(error))
+            continue
+        try:
+            return use(checkpoint), faults
+        except FileFormatError as error:
+            faults.append(f"{path}: {error}")
     raise FileFormatError(faults[0] if faults else f"{folder}: there is no checkpoint to resume from")
+
+
+@dataclass(frozen=True)
+class _About:
+    """The metadata of a checkpoint."""
+
+    step: int
+    seconds: float
+    config: TrainingConfig
+
+    def __post_init__(self) -> None:
+        check_ranges(self, step=(0, MOST_STEPS), seconds=(0, math.inf))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in a file, on the CPU."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError) as error:
-        raise FileFormatError(f"{path}: not a complete checkpoint: {error}") from error
-    try:
-        about: dict[str, Any] = json.loads(metadata[KEY])
-        config = build(TrainingConfig, about["config"])
-        return Checkpoint(int(about["step"]), float(about["seconds"]), config, tensors)
-    except (InputError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path}: the metadata do not describe a run of this version: {error}") from error
+    with open_tensors(path) as file:
+        check_file(path, KEY not in file.metadata and f"must be a checkpoint with metadata {KEY}, got other tensors")
+        about = parse_json(file.metadata[KEY], path, f"metadata {KEY}")
+        try:
+            about = build(_About, about)
+        except InputError as error:
+            raise FileFormatError(f"{path}: the metadata do not describe a run of this version: {error}") from error
+        match = _NAME.fullmatch(path.name)
+        named = match is None or int(match[1]) == about.step
+        check_file(path, not named and f"must hold the step of its name, got step {about.step}")
+        return Checkpoint(about.step, about.seconds, about.config, file.read())
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -154,7 +183,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 @torch.no_grad()
 def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
-    """Copy saved tensors into the tensors of a run; FileFormatError if names or shapes differ."""
+    """Copy saved tensors into the tensors of a run; FileFormatError if names, shapes or types differ."""
     if differing := sorted(state.keys() ^ saved.keys()):
         raise FileFormatError(
             f"checkpoint must have the tensors of this run, got a difference at {differing[0]}; resume with the "
@@ -164,6 +193,8 @@ def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
         if saved[name].shape != state[name].shape:
             shapes = [tuple(tensors[name].shape) for tensors in (saved, state)]
             raise FileFormatError(f"checkpoint: {name} must be of shape {shapes[1]}, got {shapes[0]}")
+        if saved[name].dtype != state[name].dtype:
+            raise FileFormatError(f"checkpoint: {name} must be {state[name].dtype}, got {saved[name].dtype}")
     for name, value in state.items():
         value.copy_(saved[name])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from flowinpaint.checks import Limit, check_number
 from flowinpaint.config_parsing import build, check_ranges, flattened
 from flowinpaint.data.generator.config import LayeredConfig
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.io.text import checking_content, parse_toml, read_toml
 from flowinpaint.masks import MaskMix
 from flowinpaint.networks.registry import ModelConfig, config_class
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
@@ -246,14 +246,9 @@ def find_config(name_or_path: str | Path) -> Path:
 def read_config(name_or_path: str | Path, settings: Sequence[str] = ()) -> TrainingConfig:
     """The configuration of a name or in a TOML file, changed by settings of the form table.key=value."""
     path = find_config(name_or_path)
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise FileFormatError(f"{path}: not a readable TOML file: {error}") from error
-    try:
+    tables = read_toml(path)
+    with checking_content(path):
         config = build(TrainingConfig, tables)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
     return apply_settings(tables, settings) if settings else config
 
 
@@ -291,6 +286,7 @@ def check_same_run(before: TrainingConfig, now: TrainingConfig) -> None:
 def _value(text: str) -> Any:
     """The text as a TOML value, or else as a string, so that names need no quotes on a command line."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        tables = parse_toml(f"value = {text}", "--set")
+    except FileFormatError:
         return text
+    return tables["value"] if len(tables) == 1 else text

@@ -24,7 +24,7 @@ from flowinpaint.interrupts import SIGNALS, note_signal
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.registry import build_network
 from flowinpaint.training.batches import open_source
-from flowinpaint.training.checkpoint import Checkpoint, RunFolder, open_run, read_newest, restore
+from flowinpaint.training.checkpoint import Checkpoint, RunFolder, newest_that, open_run, restore
 from flowinpaint.training.config import TrainingConfig, check_same_run
 from flowinpaint.training.dead_channels import REVIVED_UNTIL
 from flowinpaint.training.distributed import World
@@ -86,13 +86,18 @@ def train(
         world.agree(0.0)  # wait until the first process has checked the folder
         saved = None
         if resume:
-            saved, faults = read_newest(folder.checkpoints)
+
+            def resumed(checkpoint: Checkpoint) -> tuple[Checkpoint, TrainingStep]:
+                check_same_run(checkpoint.config, config)
+                return checkpoint, build_step(config, world, checkpoint)
+
+            (saved, training), faults = newest_that(folder.checkpoints, resumed)
             for fault in faults:
                 listener.note(f"{fault}. Resuming from an older checkpoint.")
-            check_same_run(saved.config, config)
+        else:
+            training = build_step(config, world)
         for key in config.data.unused:
             listener.note(f"data.{key} is not used: data.source is {config.data.source!r}.")
-        training = build_step(config, world, saved)
         recorder = None
         if world.first:
             recorder = stack.enter_context(Recorder(folder, training, saved, listener.note))

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from flowinpaint.api import inpaint
-from flowinpaint.config_parsing import flattened
+from flowinpaint.config_parsing import convert, flattened
 from flowinpaint.extras import needs
 from flowinpaint.io import write_image
+from flowinpaint.io.text import LONGEST_LINE, decoded, parse_json, raw_lines
 from flowinpaint.metrics import epe
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import save_model
@@ -197,17 +198,17 @@ def cut_back(path: Path, step: int) -> bool:
     if not path.exists():
         return False
     kept, validated = 0, False
-    for line in path.read_bytes().splitlines(keepends=True):
-        try:
-            values = json.loads(line)
-            late = values["step"] > step
-        except (ValueError, KeyError, TypeError):
-            break
-        if late or not line.endswith(b"\n"):
-            break
-        validated = values["kind"] == VALIDATION and values["step"] == step
-        kept += len(line)
     with path.open("r+b") as file:
+        for number, line in raw_lines(path, file, LONGEST_LINE):
+            try:
+                values = parse_json(decoded(line, str(path)), path, line=number, finite=False)
+                at, kind = (convert(values[key], wanted, key) for key, wanted in (("step", int), ("kind", str)))
+            except (ValueError, KeyError, TypeError):
+                break
+            if at > step or not line.endswith(b"\n"):
+                break
+            validated = kind == VALIDATION and at == step
+            kept += len(line)
         file.truncate(kept)
     return validated
 

@@ -15,9 +15,11 @@ import torch
 
 from flowinpaint.api import inpaint, to_batch
 from flowinpaint.checks import check_image
+from flowinpaint.config_parsing import convert
 from flowinpaint.data import Batch
 from flowinpaint.data.folder import Frame, find_samples
-from flowinpaint.errors import InputError
+from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.io.text import read_json
 from flowinpaint.masks import random_mask
 from flowinpaint.metrics import epe, geometric_mean
 from flowinpaint.networks.network import Network
@@ -169,7 +171,7 @@ def _hash(frame: Frame) -> str:
 
 def _read_references(path: Path) -> dict[str, float]:
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        return {str(key): float(value) for key, value in known.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
+        known: dict[str, float] = convert(read_json(path), dict[str, float], path.name)
+        return known
+    except (OSError, FileFormatError, InputError):
         return {}  # only a cache
