@@ -138,7 +138,7 @@ def test_an_npz_of_many_members_is_refused(tmp_path: Path) -> None:
 
 def test_an_npy_header_of_4_gb_is_refused(tmp_path: Path) -> None:
     data = b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + bytes(1000)
-    refused(tmp_path / "a.npy", data, "its header must have at most 10000 bytes, got 4294967295")
+    refused(tmp_path / "a.npy", data, "damaged")
 
 
 def test_a_jpeg_of_4000_scans_is_refused(tmp_path: Path) -> None:

@@ -116,7 +116,12 @@ def test_fields_are_no_tracks(save: Save) -> None:
 
 def test_a_small_file_of_many_tracks_is_judged_by_a_part(save: Save, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    monkeypatch.setattr(np, "median", lambda x: sizes.append(x.size) or 1.0)
+
+    def median(x: Array) -> float:
+        sizes.append(x.size)
+        return 1.0
+
+    monkeypatch.setattr(np, "median", median)
     tracks = np.full((600, 2000, 2), 7, np.float16)
     assert len(fi.read_tracks(save(tracks=tracks, visibility=np.ones((600, 2000), np.bool_))).points) == 2000
     assert 0 < max(sizes) <= 512 * 512
