@@ -12,6 +12,7 @@ from flowinpaint.io.arrays import Mask, open_npy
 from flowinpaint.io.budget import check_budget, with_max_bytes
 from flowinpaint.io.files import StrPath, check_output, existing_file, write_bytes
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout
+from flowinpaint.io.jpeg import AHEAD, with_junk
 from flowinpaint.opencv import cv2, load_opencv, silenced
 
 _LZW = 5
@@ -84,13 +85,16 @@ def write_mask(path: StrPath, mask: Mask) -> None:
 
 def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
     """Decode the bytes of `path` to pixels (H, W) or (H, W, 3) RGB of the stored type, without alpha."""
-    picture = check_image_file(path, data)
+    kind, picture = image_kind(data), check_image_file(path, data)
     pixels = _decoded(picture.data)
+    if pixels is not None and kind == "JPEG" and picture.data.endswith(AHEAD) and cv2.__version__.startswith("4."):
+        again = _decoded(with_junk(picture.data, picture.width))
+        pixels = pixels if np.array_equal(pixels, again) else None  # type: ignore[arg-type]
     if pixels is None or pixels.shape[:2] != (picture.height, picture.width):
-        raise FileFormatError(f"{path}: truncated or damaged: OpenCV cannot decode this {image_kind(data)}")
+        raise FileFormatError(f"{path}: truncated or damaged: OpenCV cannot decode this {kind}")
     if pixels.ndim == 2:
         return pixels
-    if image_kind(data) == "PNG" and png_layout(data)[1] == 4:
+    if kind == "PNG" and png_layout(data)[1] == 4:
         return np.ascontiguousarray(pixels[..., 0])
     if pixels.dtype == np.float64:  # which OpenCV does not convert
         return np.ascontiguousarray(pixels[..., 2::-1])

@@ -1,10 +1,12 @@
 """JPEG files: their segments and scans, and how a truncated scan is found.
 
 At a marker a decoder fills the rest of a truncated scan with grey, and reports nothing. Where the data end without a
-marker it waits for more, and OpenCV fails. So `checked_jpeg` returns a single scan without the end marker, with a few
-bytes more than decoders read ahead: a truncated scan then fails, unless no more than these bytes are missing. Files of
-several scans, which need the end marker, are complete if their scans code every bit of every coefficient; only the end
-of their last scan, usually the lowest bits of some coefficients, is not checked.
+marker it waits for more: OpenCV 5 fails, OpenCV 4 leaves the rest of the pixels as they are in memory. So
+`checked_jpeg` returns a single scan without the end marker, with a few bytes more than decoders read ahead: a truncated
+scan then fails, unless no more than these bytes are missing. OpenCV 4 decodes it again `with_junk`, which only changes
+the pixels of a truncated scan. Files of several scans, which need the end marker, are complete if their scans code
+every bit of every coefficient; only the end of their last scan, usually the lowest bits of some coefficients, is not
+checked.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _SEQUENTIAL, _PROGRESSIVE = (0xC0, 0xC1), 0xC2
 _COMMENTS = frozenset([*range(0xE0, 0xF0), 0xFE])
 _COLOUR = (b"JFIF\0", b"Adobe")
 """These application segments change the colours. Decoders ignore others, such as EXIF, colour profiles and notes."""
-_AHEAD = b"\xfe" * 8
+AHEAD = b"\xfe" * 8
 """As many bytes as decoders read ahead. They start with the longest codes, which complete few blocks."""
 
 Fault = str | bool | None
@@ -164,8 +166,14 @@ def checked_jpeg(data: bytes, found: list[Segment], frame: Frame) -> Generator[F
     most = byte_budget() // 8
     yield coded_bytes > most and f"a JPEG must have at most {most} coded bytes, got {coded_bytes}"
     if single and scans == 1:
-        kept[-1] = _AHEAD  # instead of the end marker
+        kept[-1] = AHEAD  # instead of the end marker
     return b"".join(kept)
+
+
+def with_junk(data: bytes, width: int) -> bytes:
+    """The result of `checked_jpeg` followed by random bytes, enough for a row of blocks."""
+    rng = np.random.default_rng(0)
+    return data + rng.integers(0, 0xFF, 4096 + 16 * width, np.uint8).tobytes()
 
 
 def _restarts(raster: bytes) -> npt.NDArray[np.intp]:
