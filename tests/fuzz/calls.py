@@ -116,6 +116,8 @@ def _call(draw: st.DrawFn) -> Call:
     picture: Any = _laid_out(image, draw(layout))
     if chosen == "tensor":
         given_field = torch.from_numpy(np.moveaxis(field, -1, 0).copy())
+        if C == H == W:  # could be (H, W, C)
+            given_field = given_field[None]
         picture = torch.from_numpy((np.moveaxis(image, -1, 0) if image.ndim == 3 else image).copy())
     arguments: dict[str, Any] = {"image": picture, "flow": given_field, "method": method, "device": "cpu"}
     if as_mask:
@@ -145,8 +147,9 @@ def check(call: Call) -> bool:
     given_field = call.arguments["flow"]
     assert type(result.flow) is (torch.Tensor if isinstance(given_field, torch.Tensor) else np.ndarray)
     flow = np.asarray(result.flow)
-    flow = np.moveaxis(flow, 0, -1) if isinstance(given_field, torch.Tensor) else flow
-    flow = flow.reshape(call.field.shape)
+    H, W, C = call.field.shape
+    flow = np.moveaxis(flow.reshape(C, H, W), 0, -1) if isinstance(given_field, torch.Tensor) else flow
+    flow = flow.reshape(H, W, C)
     assert flow.dtype == np.float32
     if call.arguments.get("max_gap") is None:
         assert np.isfinite(flow).all(), "the result must be finite"
