@@ -291,7 +291,7 @@ def _array_bombs() -> Iterator[Case]:
         yield Case("flow", f"npy header nested {depth}", encoders.npy_of("(" * depth + ")" * depth, b"", 2), ".npy")
         yield Case("flow", f"npy header of {depth} minus signs", encoders.npy_of("-" * depth + "1", b"", 2), ".npy")
     yield Case("flow", "npy header of 40 MB", lambda: encoders.npy_of(" " * 40 * MEBI, b"", 2), ".npy")
-    yield Case("mask", "npy of 500 MB", lambda: encoders.npy((5000, 100_000), "|b1"), ".npy")
+    yield Case("mask", "npy of 250 MB", lambda: encoders.npy((5000, 50_000), "|b1"), ".npy")
 
 
 def _text_bombs() -> Iterator[Case]:
