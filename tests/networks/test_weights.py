@@ -1,5 +1,6 @@
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from flowinpaint.baselines.flownets.config import FlowNetSConfig
 from flowinpaint.baselines.pd.config import PDConfig, UNetConfig
 from flowinpaint.baselines.wgain.config import WGAINConfig
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.io import tensors
 from flowinpaint.networks.registry import ModelConfig, build_network
 from flowinpaint.networks.weights import CHECKSUMS, CONFIG_KEY, check_shipped, read_model, read_model_config, save_model
 from flowinpaint.neuroexplicit.config import NeuroexplicitConfig
@@ -192,3 +194,18 @@ def test_damaged_checksums_are_named(tmp_path: Path, data: bytes) -> None:
     (tmp_path / CHECKSUMS).write_bytes(data)
     with pytest.raises(FileFormatError, match=CHECKSUMS):
         check_shipped(path)
+
+
+@pytest.mark.parametrize("read", [read_model, read_model_config])
+def test_a_file_that_does_not_fit_into_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file({"a": torch.zeros(1)}, path)
+
+    def mapped(*_: object, **__: object) -> None:
+        raise MemoryError("Cannot allocate memory (os error 12)")
+
+    monkeypatch.setattr(tensors, "safe_open", mapped)
+    with pytest.raises(FileFormatError, match="must fit into memory, got "):
+        read(path)

@@ -54,3 +54,5 @@ def open_tensors(path: Path) -> Iterator[TensorFile]:
             yield TensorFile(opened)
     except SafetensorError as error:
         raise FileFormatError(f"{path}: not a readable safetensors file: {error}") from error
+    except MemoryError as error:  # no byte budget: checkpoints of large networks have gigabytes
+        raise FileFormatError(f"{path}: must fit into memory, got {room + _LENGTH_BYTES} bytes") from error
