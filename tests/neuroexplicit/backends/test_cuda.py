@@ -65,7 +65,7 @@ def test_every_kind_of_model_equals_its_reference(name: str) -> None:
     assert torch.equal(torch.where(mask, fast, 0), torch.where(mask, flow, 0))
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 17, 16), (2, 1, 3, 17)])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 3, 17, 16), (2, 1, 3, 15)])
 def test_sizes_and_channels(shape: tuple[int, int, int, int]) -> None:
     fast, slow = both(model(**FLOW_AWARE), inputs(*shape))
     assert fast.shape == slow.shape
