@@ -16,7 +16,7 @@ from flowinpaint.methods.builtin import BUILTIN
 from helpers import run_cli
 
 HEAVY = {"torch", "numba", "cv2", "scipy", "numpy", "rich.progress", "triton", "matplotlib"}
-MOST_MODULES = 90
+MOST_MODULES = 100
 """Modules of flowinpaint that `flowinpaint fill` may import."""
 LIST_MODULES = "import atexit, json, sys; atexit.register(lambda: print('\\n' + json.dumps(list(sys.modules))))"
 

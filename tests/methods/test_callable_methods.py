@@ -300,7 +300,7 @@ def test_a_parameter_file_does_not_load_code(folder: Path) -> None:
     (folder / "p.json").write_text('{"method": "mine.py:fill"}')
     code, _, stderr = run_cli("fill", "i.png", "f.flo", "-o", "o.flo", "--params", "p.json")
     assert code == 1
-    assert "p.json: method must be the name of a method, got 'mine.py:fill'" in " ".join(stderr.split())
+    assert "p.json: method must be a name, got 'mine.py:fill'" in " ".join(stderr.split())
 
 
 def test_the_current_folder_is_searched_as_by_python_m(folder: Path) -> None:

@@ -181,5 +181,5 @@ def test_files_of_times_that_are_none_are_told(tmp_path: Path) -> None:
         read_times(tmp_path / "no.json")
     for text in ("", "[]", json.dumps({"times": [{"name": "ours"}]})):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(FileFormatError, match=r"--times must be .*bad.json"):
+        with pytest.raises(FileFormatError, match=r"bad\.json"):
             read_times(tmp_path / "bad.json")

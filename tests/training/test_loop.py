@@ -226,7 +226,7 @@ def spoil_from(sample: int, part: str, value: float) -> Callable[[DataConfig, to
     [
         ("image", torch.nan, "the input image is not finite in sample 18, 19"),
         ("flow", torch.inf, "the input flow is not finite in sample 18, 19"),
-        ("flow", 1e30, "the loss is inf"),
+        ("flow", 1e38, "the prediction is not finite in sample 18, 19"),
     ],
 )
 def test_steps_that_stay_not_finite_stop_the_run_with_a_diagnosis(
