@@ -46,19 +46,19 @@ def moved_apart(method: str, seed: int, factor: float, shift: float) -> float:
     shift=st.floats(-100, 100),
 )
 @settings(max_examples=20)
-def test_finding_8_results_scale_and_shift_with_the_field(seed: int, method: str, factor: float, shift: float) -> None:
+def test_results_scale_and_shift_with_the_field(seed: int, method: str, factor: float, shift: float) -> None:
     assert moved_apart(method, seed, factor, shift) < BOUND
 
 
 @pytest.mark.skipif(fastest_dtype() == torch.float32, reason="no bfloat16")
 @pytest.mark.parametrize(("seed", "factor", "shift"), [(1, 3.7, 0.0), (2, 1.0, 10.0)])
-def test_finding_8_bfloat16_does_not_amplify_rounding_in_small_images(seed: int, factor: float, shift: float) -> None:
+def test_bfloat16_does_not_amplify_rounding_in_small_images(seed: int, factor: float, shift: float) -> None:
     assert moved_apart("neuroexplicit", seed, factor, shift) < BOUND
 
 
 @given(seed=st.integers(0, 2**32 - 1), method=st.sampled_from(SCALING), exponent=st.integers(-40, 20))
 @settings(max_examples=20)
-def test_finding_8_scaling_by_a_power_of_two_is_exact(seed: int, method: str, exponent: int) -> None:
+def test_scaling_by_a_power_of_two_is_exact(seed: int, method: str, exponent: int) -> None:
     image, flow, mask = scene(seed)
     factor = np.float32(2.0**exponent)
     plain, scaled = (fi.inpaint(image, f, mask, method, "cpu") for f in (flow, factor * flow))

@@ -30,7 +30,7 @@ def test_errors_scale_with_the_field_and_do_not_change_when_it_is_shifted() -> N
     assert (error[c == 0] > 0).all()
 
 
-def test_finding_9_equal_vectors_have_a_finite_expected_error() -> None:
+def test_equal_vectors_have_a_finite_expected_error() -> None:
     log_error, f, c = given()
     count = c.sum((2, 3), keepdim=True)
     for value in (0.0, 3.3, -1e4, 1e9, 1e-30):
@@ -41,7 +41,7 @@ def test_finding_9_equal_vectors_have_a_finite_expected_error() -> None:
         assert (error[c == 0] >= least * (1 - 1e-6)).all()  # the network may raise it
 
 
-def test_finding_9_the_expected_error_of_equal_vectors_scales_with_them_and_falls_with_their_number() -> None:
+def test_the_expected_error_of_equal_vectors_scales_with_them_and_falls_with_their_number() -> None:
     log_error, f, c = given()
     one = torch.zeros_like(c)
     one[:, :, 4, 4] = 1
@@ -53,7 +53,7 @@ def test_finding_9_the_expected_error_of_equal_vectors_scales_with_them_and_fall
 
 
 @pytest.mark.parametrize("values", [(0.0, 1e-30), (1.0, 1.0 + 1e-7), (1e9, -1e9), (5.0, 5.0), (0.0, 1e-44)])
-def test_finding_9_two_vectors_have_a_finite_expected_error(values: tuple[float, float]) -> None:
+def test_two_vectors_have_a_finite_expected_error(values: tuple[float, float]) -> None:
     log_error, f, c = given()
     c = torch.zeros_like(c)
     c[..., 0, :2] = 1
