@@ -148,6 +148,13 @@ def test_a_jpeg_of_4000_scans_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "a.jpg", whole[:-2] + 200 * scan + whole[-2:], "must have at most 100 scans")
 
 
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+def test_a_jpeg_whose_frame_header_is_too_short_is_refused(tmp_path: Path, length: int) -> None:
+    whole = jpeg(SCENE)
+    frame = whole.index(b"\xff\xc0")
+    refused(tmp_path / "a.jpg", whole[: frame + 2] + struct.pack(">H", length) + whole[frame + 4 :], "no size")
+
+
 def test_20_mb_of_blanks_after_p6_are_refused(tmp_path: Path) -> None:
     refused(tmp_path / "a.ppm", b"P6" + b" " * 20_000_000 + b"1 1 255\n123", "its PNM header has no size")
 

@@ -12,6 +12,7 @@ checked.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
@@ -99,14 +100,13 @@ def segments(data: bytes) -> Iterator[Segment]:
 def read_frame(data: bytes, found: list[Segment]) -> Frame | None:
     """The first frame header; None if there is none, or not all of it."""
     frame = next((s for s in found if s.marker in _FRAMES), None)
-    if frame is None or frame.start + 6 > len(data):
+    content = b"" if frame is None else data[frame.start : frame.end]
+    if frame is None or len(content) < 6:
         return None
-    content = data[frame.start : min(frame.end, len(data))]
-    precision, height, width, count = content[0], int.from_bytes(content[1:3], "big"), 0, content[5:6]
-    width = int.from_bytes(content[3:5], "big")
+    precision, height, width, channels = struct.unpack_from(">BHHB", content)
     table = content[6:]
     components = {table[k]: (table[k + 1] >> 4, table[k + 1] & 15) for k in range(0, len(table) - 2, 3)}
-    return Frame(frame.marker, width, height, precision, components, count[0] if count else 0)
+    return Frame(frame.marker, width, height, precision, components, channels)
 
 
 def checked_jpeg(data: bytes, found: list[Segment], frame: Frame) -> Generator[Fault, None, bytes]:
