@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import flowinpaint as fi
-from flowinpaint.arguments.arrays import Kind, adopt
+from flowinpaint.arguments.arrays import Kind, adopt, image_of
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.integers(0, 256, (9, 12, 3), dtype=np.uint8)
@@ -186,3 +186,10 @@ def test_data_arrays_of_other_coordinates_are_refused_and_maps_have_no_name() ->
     assert (result.flow.name, result.expected_error.name, result.confidence.attrs) == ("depth", None, {})
     with pytest.raises(ValueError, match="image must have the coordinates of flow along 'y', got others"):
         fill(image.isel(y=slice(None, None, -1)), depth)
+
+
+@pytest.mark.parametrize("W", [1, 3, 4, 9])
+def test_an_image_with_a_batch_axis_has_its_channels_first(W: int) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (3, 5, W), np.uint8)
+    picture, _ = image_of(torch.from_numpy(image)[None])
+    np.testing.assert_array_equal(picture, np.moveaxis(image, 0, -1))

@@ -118,7 +118,7 @@ def _call(draw: st.DrawFn) -> Call:
         given_field = torch.from_numpy(np.moveaxis(field, -1, 0).copy())
         if C == H == W:  # could be (H, W, C)
             given_field = given_field[None]
-        picture = torch.from_numpy((np.moveaxis(image, -1, 0) if image.ndim == 3 else image).copy())
+        picture = torch.from_numpy((np.moveaxis(image, -1, 0)[None] if image.ndim == 3 else image).copy())
     arguments: dict[str, Any] = {"image": picture, "flow": given_field, "method": method, "device": "cpu"}
     if as_mask:
         arguments["mask"] = torch.from_numpy(known) if chosen == "tensor" else _laid_out(known, draw(layout))

@@ -125,10 +125,11 @@ def image_of(image: object, name: str = "image") -> tuple[Array, Array | None]:
     if isinstance(image, np.ma.MaskedArray) and np.ma.is_masked(image):
         masked = np.ma.getmaskarray(image)
         valid = np.asarray(~(masked.any(axis=2) if masked.ndim == 3 else masked))
-    if array.ndim == 4 and len(array) == 1 and _is_torch(image):
-        array = array[0]
+    batch = array.ndim == 4 and len(array) == 1 and _is_torch(image)
+    array = array[0] if batch else array
     named = _is_torch(image) or _is_xarray(image)
-    if named and array.ndim == 3 and array.shape[0] in _COLOURS and array.shape[2] not in _COLOURS:
+    # A tensor of three axes and both ends like channels, a few pixels wide or high, counts as (H, W, ·).
+    if named and array.ndim == 3 and array.shape[0] in _COLOURS and (batch or array.shape[2] not in _COLOURS):
         array = np.moveaxis(array, 0, -1)
     if array.ndim == 3 and array.shape[2] in (2, 4):
         array = array[..., : array.shape[2] - 1]
