@@ -249,7 +249,10 @@ def main() -> None:
         waits = [rng.random() for _ in runs]
         whole["evaluate --jobs 2"] = whole["evaluate"]
         with ThreadPoolExecutor(given.jobs) as pool:
-            done = list(pool.map(lambda r, w: interrupt(base, r, seconds[r.command], w, whole[r.command]), runs, waits))
+            done = []
+            for run in pool.map(lambda r, w: interrupt(base, r, seconds[r.command], w, whole[r.command]), runs, waits):
+                done.append(run)
+                print(f"{len(done)} of {len(runs)} runs", end="\r", file=sys.stderr)
     report(done)
     if given.json:
         given.json.write_text(json.dumps([asdict(run) for run in done], indent=1))

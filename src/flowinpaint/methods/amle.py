@@ -29,6 +29,7 @@ from flowinpaint.diffusion.data_term import DataTerm, data_term
 from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
 from flowinpaint.errors import InputError
 from flowinpaint.methods.laplace_beltrami import image_distance
+from flowinpaint.methods.harmonic import within_range
 from flowinpaint.progress import level_share, solver_share
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
@@ -112,7 +113,8 @@ def amle(
     u = coarse_to_fine(levels, start, refine, solve)
     too_large = max([0.0, *(change for change in changes if not change < epsilon)])
     status: Status = "max_iterations" if too_large else "converged"
-    return Solution(u.to(device), sum(sweeps), too_large or changes[-1], status)
+    solution = Solution(u.to(device), sum(sweeps), too_large or changes[-1], status)
+    return within_range(solution, flow, mask)
 
 
 def neighbour_offsets(neighbourhood: int, ratio: int) -> Offsets:
