@@ -28,8 +28,8 @@ from flowinpaint.diffusion.coarse_to_fine import coarse_to_fine
 from flowinpaint.diffusion.data_term import DataTerm, data_term
 from flowinpaint.diffusion.pyramid import image_pyramid, levels_to_one_pixel, push, refine
 from flowinpaint.errors import InputError
-from flowinpaint.methods.laplace_beltrami import image_distance
 from flowinpaint.methods.harmonic import within_range
+from flowinpaint.methods.laplace_beltrami import image_distance
 from flowinpaint.progress import level_share, solver_share
 from flowinpaint.result import Progress, ProgressCallback, Solution, Status
 
@@ -89,7 +89,6 @@ def amle(
     colours = torch.where((colours - colours.round()).abs() < 1e-3, colours.round(), colours)
     count = min(scales, levels_to_one_pixel(f))
     levels, images = push(data_term(f, c), count)[::-1], image_pyramid(colours, count)
-    # Clamped, so that the maximum principle holds although the sweeps end early.
     known = f[0, :, c[0, 0] > 0]
     start = torch.zeros_like(known[:, 0]).clamp(known.amin(1), known.amax(1))
     start = torch.where(levels[0].known, levels[0].f, start[None, :, None, None])
