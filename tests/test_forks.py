@@ -17,7 +17,16 @@ def test_children_of_a_process_that_has_filled_can_fill() -> None:
     program = Path(__file__).with_name("child_processes.py")
     command = [sys.executable, "-W", "ignore", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    ways = ["all_methods", "own_threads", "too_many_threads", "gradients", "nested", "in_thread", "own_threads of one"]
+    ways = [
+        "PyTorch alone",
+        "all_methods",
+        "own_threads",
+        "too_many_threads",
+        "gradients",
+        "nested",
+        "in_thread",
+        "own_threads of one",
+    ]
     ways += ["fork", "spawn", "forkserver", "data loader"]
     assert done.stdout.splitlines() == [*(f"{way}: ok" for way in ways), "threads of the parent: 2"], done.stderr
 

@@ -22,6 +22,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "128")
 
+# Not lazy: it lets forked processes compute in one thread, also if only the caller has used PyTorch.
+from flowinpaint import forked as forked
+
 # Not lazy: importing the subpackage of the same name would bind the subpackage to this name.
 from flowinpaint.methods.registry import methods
 from flowinpaint.version import __version__

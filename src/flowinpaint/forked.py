@@ -1,17 +1,21 @@
 """Fills in processes that were forked from one that had used PyTorch.
 
-PyTorch's threads do not survive a fork: a child that divides work among them waits forever. So a child computes in one
-thread, from the moment this module is imported in its parent. The parent itself is not changed.
+PyTorch's threads do not survive a fork: a child that divides work among them waits forever. Whether they were started
+cannot be asked, so a child computes in one thread if its parent had imported flowinpaint and PyTorch. The parent itself
+is not changed.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-
-import torch
+from typing import TYPE_CHECKING
 
 from flowinpaint.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 _REMEDY = "start processes with spawn or forkserver"
 
@@ -28,6 +32,8 @@ def check_fork(device: torch.device) -> None:
 
     A thread that was started after the fork has threads of its own, so only the main thread is restricted.
     """
+    import torch
+
     _State.used = True
     threads = torch.get_num_threads()
     if device.type == "cuda" and torch.cuda._is_in_bad_fork():
@@ -44,7 +50,8 @@ def check_fork(device: torch.device) -> None:
 
 def _continue_in_one_thread() -> None:
     _State.parent_used = _State.parent_used or _State.used
-    if torch.get_num_threads() > 1:
+    torch = sys.modules.get("torch")
+    if hasattr(torch, "set_num_threads") and torch.get_num_threads() > 1:  # else it is being imported
         torch.set_num_threads(1)
 
 

@@ -24,8 +24,6 @@ from types import ModuleType
 
 import torch
 
-from flowinpaint import forked as forked  # forked processes compute in one thread
-
 _NEEDS = {"cpu": ("numba", "pip install numba"), "gpu": ("Triton", "pip install triton")}
 _SIDE = 32
 _SLOWER = "neuroexplicit, neuroexplicit-paper, eed, laplace-beltrami and harmonic"
