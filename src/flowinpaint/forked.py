@@ -51,7 +51,7 @@ def check_fork(device: torch.device) -> None:
 def _continue_in_one_thread() -> None:
     _State.parent_used = _State.parent_used or _State.used
     torch = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads") and torch.get_num_threads() > 1:  # else it is being imported
+    if torch is not None and hasattr(torch, "set_num_threads") and torch.get_num_threads() > 1:  # else half imported
         torch.set_num_threads(1)
 
 
