@@ -13,8 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flowinpaint.errors import FileFormatError, InputError
+from flowinpaint.io.budget import reading
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout, size_fault
-from flowinpaint.io.images import decode_image, encode_image
+from flowinpaint.io.images import decode_image, decode_with_alpha, encode_image
 
 PATH = Path("picture.any")
 PIXELS = np.random.default_rng(0).integers(0, 256, (13, 18, 3), np.uint8)
@@ -204,6 +205,30 @@ def test_jpeg_thumbnail_is_not_taken_for_the_picture() -> None:
     assert check_image_file(PATH, data)[:2] == (18, 13)
     assert "no end-of-image marker" in (image_fault(data[:-2]) or "")
     assert image_fault(data + b"appended by a camera") is None
+
+
+def test_alpha_is_decoded_once_the_file_is_checked() -> None:
+    wide = np.dstack([PIXELS, PIXELS[..., 0]])
+    grey = png(18, 6, 8, 0, zlib.compress(bytes(6 * 19)), chunk(b"tRNS", bytes(2)))
+    assert (decode_with_alpha(PATH, WHOLE["webp with alpha"])[..., 3] == wide[..., 3]).all()
+    assert (decode_with_alpha(PATH, grey)[..., 3] == 0).all()
+    whole = encoded(".png", wide)
+    for data in (whole[:-20], whole[:-1], WHOLE["webp with alpha"][:-40]):
+        with pytest.raises(FileFormatError, match="truncated"):
+            decode_with_alpha(PATH, data)
+    with pytest.raises(FileFormatError, match="OpenCV cannot decode this PNG"):
+        decode_with_alpha(PATH, png(18, 6, 8, 0, b"no deflate"))
+
+
+def test_coded_data_of_a_jpeg_count_against_the_byte_budget() -> None:
+    with reading(8 * 300):
+        fault = image_fault(WHOLE["jpeg"]) or ""
+    assert "must have at most 300 coded bytes, got" in fault
+    assert "--max-bytes" in fault
+
+
+def test_tiff_with_fax_rows_of_whole_words_is_refused() -> None:
+    assert "got number 32771" in (image_fault(tiff({256: 16, 257: 1, 258: 1, 259: 32771}, bytes(2))) or "")
 
 
 def test_tiff_that_opencv_would_alter_is_refused() -> None:

@@ -140,8 +140,8 @@ class Result:
 
     flow: (H, W, C) float32, dense; the known vectors are unchanged unless `inpaint` judges them.
     expected_error: (H, W) float32, the predicted endpoint error in the field's unit: finite, 0 where a vector is known
-    exactly. If all n known vectors are equal, at least their length over n, or 1/n if they are zero. None for a method
-    that predicts no errors: without judged vectors, or with fewer than 8, those without a network.
+    exactly. If all n known vectors are equal, at least their length over n, or 1/n if they are zero. None if the
+    method has no network and no vectors were judged, or fewer than 8.
     confidence: (H, W) float32 in [0, 1], the estimated probability that the error is below 1 (a pixel, for flow).
     info: method, device, seconds, iterations, residual, status, noise; the seconds of a first call may include
     compilation. noise: the estimated standard deviation of the known vectors in the field's unit.

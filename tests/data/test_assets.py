@@ -169,6 +169,15 @@ def test_a_cutout_that_is_reduced_does_not_mix_with_its_background(tmp_path: Pat
     assert bank_picture(read_bank(tmp_path / "bank.safetensors"), "cutouts", 0).colour[..., 1].max() < 60
 
 
+def test_the_silhouette_of_a_webp_is_its_alpha(tmp_path: Path) -> None:
+    inside = labels()
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in/a.webp", np.dstack([halves(), inside * np.uint8(255)]))
+    bank, counts, _ = build(tmp_path, cutouts="in")
+    assert counts["cutouts"] == 1
+    assert (bank_picture(bank, "cutouts", 0).extra > 0).sum() == inside.sum()
+
+
 def test_bad_files_are_skipped_by_name_and_the_rest_is_taken(tmp_path: Path) -> None:
     write(tmp_path / "photos/good.jpg", halves())
     write(tmp_path / "photos/good.png", labels())

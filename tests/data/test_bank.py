@@ -28,6 +28,8 @@ from flowinpaint.data.bank import (
     unpack,
 )
 from flowinpaint.errors import FileFormatError, InputError, MissingFileError
+from flowinpaint.io.budget import reading
+from flowinpaint.io.tensors import LARGEST_HEADER
 from scene_bank import pack, save_bank
 
 METADATA = {"flowinpaint.bank": "1"}
@@ -170,10 +172,10 @@ def replaced(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (with_table("materials", 0, 3, 7), "materials must have no extras"),
         (with_table("photos", 0, 1, 0), "photos[0]: must be an image in one of the formats"),
         (with_table("photos", 0, 1, 20), "photos[0]: "),
-        (replaced("photos", np.zeros((0, 4), np.int64)), "photos must be int64 (N, 4), N > 0, got int64 (0, 4)"),
-        (replaced("photos", np.zeros((3, 5), np.int64)), "photos must be int64 (N, 4), N > 0, got int64 (3, 5)"),
-        (replaced("photos", np.zeros((3, 4), np.int32)), "photos must be int64 (N, 4), N > 0, got int32 (3, 4)"),
-        (replaced("data", np.zeros(9, np.int8)), "data must be uint8 (N,), got int8 (9,)"),
+        (replaced("photos", np.zeros((0, 4), np.int64)), "photos must be I64 (N, 4), N > 0, got I64 (0, 4)"),
+        (replaced("photos", np.zeros((3, 5), np.int64)), "photos must be I64 (N, 4), N > 0, got I64 (3, 5)"),
+        (replaced("photos", np.zeros((3, 4), np.int32)), "photos must be I64 (N, 4), N > 0, got I32 (3, 4)"),
+        (replaced("data", np.zeros(9, np.int8)), "data must be U8 (N,), got I8 (9,)"),
         (replaced("more", np.zeros(9, np.int8)), "must hold ['cutouts', 'data'"),
         (lambda arrays: arrays.pop("cutouts"), "must hold ['cutouts', 'data'"),
     ],
@@ -249,11 +251,30 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="got a folder"):
         read_bank(tmp_path)
     (tmp_path / "text.safetensors").write_text("hello")
-    with pytest.raises(FileFormatError, match="not a readable safetensors file"):
+    with pytest.raises(FileFormatError, match="truncated: its header must have"):
         read_bank(tmp_path / "text.safetensors")
     save_file({"data": np.zeros(3, np.uint8)}, tmp_path / "other.safetensors")
     with pytest.raises(FileFormatError, match="not a bank of pictures"):
         read_bank(tmp_path / "other.safetensors")
+
+
+def pad_header(file: Path, length: int) -> None:
+    """Fill the header with spaces to a length."""
+    data = file.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    file.write_bytes(length.to_bytes(8, "little") + data[8:end].ljust(length) + data[end:])
+
+
+def test_a_bank_may_be_larger_than_the_byte_budget(file: Path) -> None:
+    pad_header(file, 10**6)
+    with reading(10**6):
+        assert len(read_bank(file).photos) == len(pictures()["photos"])
+
+
+def test_a_header_above_the_limit_is_refused(file: Path) -> None:
+    pad_header(file, LARGEST_HEADER + 8)
+    with pytest.raises(FileFormatError, match="must have a header of at most"):
+        read_bank(file)
 
 
 def test_saving_is_whole_or_not_at_all(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

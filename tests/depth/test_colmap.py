@@ -43,6 +43,22 @@ def test_views_without_depth_are_named(tmp_path: Path, write: Any) -> None:
         fi.read_colmap(tmp_path, "view.png")
 
 
+@pytest.mark.parametrize("write", [write_binary, write_text])
+def test_an_empty_model_is_an_error_of_its_file(tmp_path: Path, write: Any) -> None:
+    for name, fault in (("points3D", "must have all points that view"), ("images", "must have at least one image")):
+        for file in write(tmp_path).glob(f"{name}.*"):
+            file.write_bytes(bytes(8) if file.suffix == ".bin" else b"# nothing\n")
+        with pytest.raises(fi.FileFormatError, match=fault):
+            fi.read_colmap(tmp_path, "view.png")
+
+
+def test_a_text_model_may_be_larger_than_the_byte_budget(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    with (tmp_path / "points3D.txt").open("a") as file:
+        file.write("# long\n" * 1000)
+    fi.read_colmap(tmp_path, "view.png", max_bytes=5000)
+
+
 def test_every_truncation_of_a_binary_model_is_an_error(tmp_path: Path) -> None:
     write_binary(tmp_path)
     for file in (tmp_path / "images.bin", tmp_path / "points3D.bin"):

@@ -88,7 +88,7 @@ def test_files_that_hold_no_model(tmp_path: Path) -> None:
             read_model(path)
 
     path.write_bytes(b"")
-    refuse("truncated")
+    refuse("must not be empty")
     path.write_bytes(b"\xff" * 200)
     refuse("truncated")
     save_file(tensors, path)

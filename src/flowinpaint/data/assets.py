@@ -25,20 +25,21 @@ from flowinpaint.data.bank import (
     Bytes,
     PackedPicture,
     Picture,
-    bank_bytes,
     check_bank_name,
     cut_to_silhouette,
     fill_outside,
     in_threads,
     pack_picture,
+    save_pictures,
     side_fault,
 )
 from flowinpaint.data.folder import check_size, stable_seed
 from flowinpaint.data.procedural_pictures import procedural_pictures
 from flowinpaint.errors import FileFormatError, InputError, check_file
 from flowinpaint.extras import is_installed, needs
-from flowinpaint.io import IMAGE_SUFFIXES, StrPath, atomic_path, read_image
-from flowinpaint.io.images import decode_image
+from flowinpaint.io import IMAGE_SUFFIXES, StrPath, read_image
+from flowinpaint.io.files import check_target
+from flowinpaint.io.images import decode_image, decode_with_alpha
 from flowinpaint.opencv import cv2
 from flowinpaint.viz.colours import as_rgb
 
@@ -87,23 +88,21 @@ def build_bank(
         raise InputError(f"folders must have a folder for at least one of {names}, got none")
     _check_segmentation(sources)
     packed: dict[str, list[PackedPicture]] = {kind: [] for kind in KINDS}
-    with (
-        atomic_path(out) as temporary,  # first, so that an unwritable path fails before the work
-        closing(in_threads(lambda source: _pack_source(source, longest), sources, jobs)) as work,
-    ):
+    check_target(Path(out))
+    with closing(in_threads(lambda source: _pack_source(source, longest), sources, jobs)) as work:
         for done, (source, outcome) in enumerate(zip(sources, work, strict=True), 1):
             if isinstance(outcome, str):
                 skipped(outcome)
             else:
                 packed[source.kind] += outcome
             progress(done, len(sources))
-        for kind in KINDS:
-            if folders.get(kind) and not packed[kind]:
-                places = ", ".join(map(str, folders[kind]))
-                raise InputError(f"{OPTIONS[kind]} must contain a usable picture, got none in {places}")
-        for kind, pictures in procedural_pictures([kind for kind in KINDS if not packed[kind]]).items():
-            packed[kind] = [pack_picture(kind, picture) for picture in pictures]
-        temporary.write_bytes(bank_bytes(packed))
+    for kind in KINDS:
+        if folders.get(kind) and not packed[kind]:
+            places = ", ".join(map(str, folders[kind]))
+            raise InputError(f"{OPTIONS[kind]} must contain a usable picture, got none in {places}")
+    for kind, pictures in procedural_pictures([kind for kind in KINDS if not packed[kind]]).items():
+        packed[kind] = [pack_picture(kind, picture) for picture in pictures]
+    save_pictures(packed, out)
     return {kind: len(packed[kind]) for kind in KINDS}
 
 
@@ -222,8 +221,8 @@ def _read_map(path: Path, source: Source, colour: Bytes) -> npt.NDArray[Any]:
 
 
 def _alpha(path: Path) -> npt.NDArray[np.float32]:
-    """The opacity (H, W) from 0 to 1 of a decodable picture."""
-    pixels = np.asarray(cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_UNCHANGED))
+    """The opacity (H, W) from 0 to 1 of a picture."""
+    pixels = decode_with_alpha(path, path.read_bytes())
     check_file(path, pixels.dtype.kind != "u" and f"must have integer pixels, got {pixels.dtype}")
     check_file(path, pixels.shape[2:] != (4,) and "must have an alpha channel or a silhouette .png, got neither")
     return np.asarray(pixels[..., 3] / np.float32(np.iinfo(pixels.dtype).max), np.float32)

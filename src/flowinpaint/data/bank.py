@@ -22,14 +22,14 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from flowinpaint.errors import FileFormatError, InputError, check_file
-from flowinpaint.io.files import StrPath, atomic_path, existing_file
+from flowinpaint.errors import FileFormatError, InputError, check_file, shown
+from flowinpaint.io.files import StrPath, atomic_path
 from flowinpaint.io.image_headers import check_image_file
 from flowinpaint.io.images import decode_image
+from flowinpaint.io.tensors import open_tensors
 from flowinpaint.opencv import cv2
 
 SIZES = 3
@@ -229,24 +229,22 @@ def _name(path: Path, kind: str, number: int) -> Path:
 
 def _read_packed(path: Path) -> dict[str, list[PackedPicture]]:
     """Read the packed pictures in a file, with all offsets checked."""
-    try:
-        with safe_open(existing_file(path), framework="np") as file:
-            version = (file.metadata() or {}).get(_VERSION_KEY)
-            check_file(path, version is None and "not a bank of pictures; 'flowinpaint assets build' makes one")
-            check_file(path, version != _VERSION and f"must be a bank of version {_VERSION}, got {version}")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except SafetensorError as error:
-        raise FileFormatError(f"{path}: not a readable safetensors file: {error}") from error
-    expected = {_DATA, *KINDS}
-    check_file(path, arrays.keys() != expected and f"must hold {sorted(expected)}, got {sorted(arrays)}")
+    with open_tensors(path) as file:
+        version = file.metadata.get(_VERSION_KEY)
+        check_file(path, version is None and "not a bank of pictures; 'flowinpaint assets build' makes one")
+        check_file(path, version != _VERSION and f"must be a bank of version {_VERSION}, got {shown(version)}")
+        dtypes, shapes, expected = file.dtypes, file.shapes, sorted({_DATA, *KINDS})
+        check_file(path, sorted(shapes) != expected and f"must hold {expected}, got {shown(sorted(shapes))}")
+        good = dtypes[_DATA] == "U8" and len(shapes[_DATA]) == 1
+        check_file(path, not good and f"data must be U8 (N,), got {dtypes[_DATA]} {shown(shapes[_DATA])}")
+        for kind in KINDS:
+            good = dtypes[kind] == "I64" and shapes[kind][1:] == (4,) and shapes[kind][0] > 0
+            found = f"{dtypes[kind]} {shown(shapes[kind])}"
+            check_file(path, not good and f"{kind} must be I64 (N, 4), N > 0, got {found}")
+        arrays = {name: tensor.numpy() for name, tensor in file.read().items()}
     data = arrays[_DATA]
-    check_file(
-        path, (data.dtype != np.uint8 or data.ndim != 1) and f"data must be uint8 (N,), got {data.dtype} {data.shape}"
-    )
     for kind in KINDS:
         table = arrays[kind]
-        fits = table.dtype == np.int64 and table.ndim == 2 and table.shape[1] == 4 and len(table) > 0
-        check_file(path, not fits and f"{kind} must be int64 (N, 4), N > 0, got {table.dtype} {table.shape}")
         start, length = table[:, ::2], table[:, 1::2]
         # start + length could overflow.
         inside = (start >= 0) & (length >= 0) & (start <= data.size) & (length <= data.size - start)

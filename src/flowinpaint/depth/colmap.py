@@ -100,6 +100,7 @@ def _find(path: Path, name: str, images: Iterator[tuple[bytes, Any]]) -> _Pose:
         count += 1
         if count <= 3:
             first.append(found[:200].decode(errors="replace"))
+    check_file(path, count == 0 and "must have at least one image, got none")
     raise InputError(
         f"image_name must be one of the {count} images in {path}, such as {', '.join(first)}, got {name!r:.200}"
     )
@@ -155,6 +156,8 @@ def _binary_points(path: Path) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.f
     check_file(path, position > len(data) and f"truncated: it ends at byte {len(data)}")
     check_file(path, position < len(data) and f"too long: its points end at byte {position} of {len(data)}")
     ids, positions, errors = np.empty(count, np.uint64), np.empty((count, 3)), np.empty(count)
+    if count == 0:  # no window fits
+        return ids, positions, errors
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), size)
     for start in range(0, count, _CHUNK):
         part = slice(start, start + _CHUNK)
@@ -164,7 +167,7 @@ def _binary_points(path: Path) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.f
 
 
 def _text_images(path: Path) -> Iterator[tuple[bytes, Any]]:
-    with existing_file(path).open("rb") as stream:
+    with existing_file(path, whole=False).open("rb") as stream:
         lines = ((i, line) for i, line in raw_lines(path, stream, _LONGEST_LINE) if not line.startswith(b"#"))
         for number, line in lines:
             if line.isspace():
@@ -191,7 +194,7 @@ def _text_keypoints(path: Path, number: int, words: list[bytes]) -> npt.NDArray[
 
 def _text_points(path: Path) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     ids, values = array("Q"), array("d")
-    with existing_file(path).open("rb") as stream:
+    with existing_file(path, whole=False).open("rb") as stream:
         for number, line in raw_lines(path, stream, _LONGEST_LINE):
             words = line.split(maxsplit=_POINT_COLUMNS)
             if not words or line.startswith(b"#"):

@@ -23,6 +23,8 @@ from flowinpaint.errors import FileFormatError, InputError
 DEFAULT = 2**29
 """512 MiB: an 8K frame (8192 x 4320) of three float32 channels has 405 MiB."""
 VARIABLE = "FLOWINPAINT_MAX_BYTES"
+ALLOW_MORE = f"pass max_bytes, --max-bytes or {VARIABLE} to allow more"
+"""The end of messages."""
 EXPANSION = 64
 """Most decoded bytes per byte of a file that is larger than an 8K frame. Photographs have 2 to 30."""
 
@@ -66,10 +68,7 @@ def reading(max_bytes: int | None) -> Iterator[None]:
 def check_budget(path: Path, needed: int, what: str = "decoded") -> None:
     """FileFormatError if `needed` bytes are more than the budget. what: the state in which a file needs them."""
     if needed > (budget := byte_budget()):
-        raise FileFormatError(
-            f"{path}: must need at most {budget} bytes, got {needed} bytes {what}; pass max_bytes, --max-bytes or "
-            f"{VARIABLE} to allow more"
-        )
+        raise FileFormatError(f"{path}: must need at most {budget} bytes, got {needed} bytes {what}; {ALLOW_MORE}")
 
 
 def check_expansion(path: Path, decoded: int, packed: int, pixels: int = 0) -> None:

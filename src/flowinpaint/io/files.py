@@ -60,14 +60,18 @@ def real_path(path: StrPath) -> Path:
     return Path(os.path.realpath(path))
 
 
-def existing_file(path: StrPath) -> Path:
-    """The path; MissingFileError or FileFormatError unless it is a file with content."""
+def existing_file(path: StrPath, whole: bool = True) -> Path:
+    """The path; MissingFileError or FileFormatError unless it is a file with content.
+
+    whole: whether it is read as a whole, so that its size counts against the byte budget.
+    """
     path = Path(path)
     if not path.exists():
         raise MissingFileError(f"{path}: there is no such file")
     check_file(path, not path.is_file() and "must be a file, got a folder or a device")
     check_file(path, path.stat().st_size == 0 and "must not be empty")
-    check_budget(path, path.stat().st_size, "as a file")
+    if whole:
+        check_budget(path, path.stat().st_size, "as a file")
     return path
 
 

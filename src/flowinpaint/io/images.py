@@ -101,6 +101,18 @@ def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGB)
 
 
+def decode_with_alpha(path: Path, data: bytes) -> npt.NDArray[Any]:
+    """Decode the bytes of `path` to pixels as OpenCV stores them, BGR with alpha if there is one.
+
+    Decodes all of the file, once it is checked: `check_image_file` drops the alpha of lossy WebP and of tRNS in PNG.
+    """
+    check_image_file(path, data)
+    pixels = _decoded(data)
+    if pixels is None:
+        raise FileFormatError(f"{path}: truncated or damaged: OpenCV cannot decode this {image_kind(data)}")
+    return pixels
+
+
 def _decoded(data: bytes) -> npt.NDArray[Any] | None:
     """The pixels as OpenCV stores them, BGR; None if it cannot decode them."""
     with silenced(), suppress(cv2.error):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from flowinpaint.io.budget import byte_budget
+from flowinpaint.io.budget import ALLOW_MORE, byte_budget
 
 MOST_SEGMENTS = 1000
 MOST_SCANS = 100
@@ -164,7 +164,8 @@ def checked_jpeg(data: bytes, found: list[Segment], frame: Frame) -> Generator[F
     yield bool((lowest > 0).any()) and f"truncated: its {scans} scans do not complete all coefficients"
     coded_bytes = sum(map(len, kept))
     most = byte_budget() // 8
-    yield coded_bytes > most and f"a JPEG must have at most {most} coded bytes, got {coded_bytes}"
+    fault = f"a JPEG must have at most {most} coded bytes, got {coded_bytes}; {ALLOW_MORE}"
+    yield coded_bytes > most and fault
     if single and scans == 1:
         kept[-1] = AHEAD  # instead of the end marker
     return b"".join(kept)

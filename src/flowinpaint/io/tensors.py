@@ -1,4 +1,4 @@
-"""Safetensors files from anywhere: weights and checkpoints.
+"""Safetensors files from anywhere: weights, checkpoints and banks of pictures.
 
 The size of the header is checked before it is parsed, and names, types and shapes of the tensors can be checked before
 any is read. A tensor needs the memory that it has in the file, so no small file becomes a large one.
@@ -14,7 +14,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from flowinpaint.errors import FileFormatError, MissingFileError, check_file
+from flowinpaint.errors import FileFormatError, check_file
+from flowinpaint.io.files import existing_file
 
 LARGEST_HEADER = 2**23
 """100 bytes for each of more than 80,000 tensors."""
@@ -39,10 +40,7 @@ class TensorFile:
 @contextmanager
 def open_tensors(path: Path) -> Iterator[TensorFile]:
     """Open a safetensors file; FileFormatError if it is damaged or not complete."""
-    if not path.exists():
-        raise MissingFileError(f"{path}: there is no such file")
-    check_file(path, not path.is_file() and "must be a .safetensors file, got a folder")
-    with path.open("rb") as file:
+    with existing_file(path, whole=False).open("rb") as file:
         header = int.from_bytes(file.read(_LENGTH_BYTES), "little")
     room = path.stat().st_size - _LENGTH_BYTES
     short = room <= 0 or header > room

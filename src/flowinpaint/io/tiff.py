@@ -22,6 +22,7 @@ _TAGS |= {322: "tile width", 323: "tile height", 338: "alpha"}
 _JPEG = 7
 _PACKINGS = {1: "none", 2: "CCITT", 3: "CCITT", 4: "CCITT", 5: "LZW", _JPEG: "JPEG", 8: "deflate", 32773: "PackBits"}
 _PACKINGS |= {32946: "deflate"}
+"""Without 32771, CCITT with rows of whole words, called tiff_raw_16 by PIL: libtiff decodes it to wrong pixels."""
 
 Tags = dict[str, npt.NDArray[Any]]
 """By name: the values of a tag, as views into the file."""
