@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -13,11 +14,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import flowinpaint as fi
 from flowinpaint import interrupts
+from flowinpaint.cli import app
 from flowinpaint.evaluation.records import open_store
-from flowinpaint.interrupts import Interrupted, deferred, end_by_default, exit_code, forget_signal, raise_interrupts
+from flowinpaint.interrupts import (
+    Interrupted,
+    deferred,
+    end_by_default,
+    exit_code,
+    forget_signal,
+    note_signal,
+    raise_interrupts,
+)
 from flowinpaint.io import new_folder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent otherwise there")
@@ -84,6 +95,40 @@ def test_deferred_signals_come_also_after_an_error() -> None:
         done = True
         raise OSError
     assert done
+
+
+def test_a_deferred_signal_reaches_asyncio_once() -> None:
+    calls: list[int] = []
+
+    async def count() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, calls.append, 1)
+        with deferred():
+            signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(count())
+    assert calls == [1]
+
+
+def test_other_unraisable_errors_go_to_the_hook_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: seen.append(error.exc_type))
+    raise_interrupts()
+    raise_interrupts()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    ctypes.CFUNCTYPE(None)(fail)()
+    assert seen == [ZeroDivisionError]
+
+
+def test_an_error_after_a_signal_is_told(tmp_path: Path) -> None:
+    command = ["show", str(tmp_path / "no.flo"), "-o", str(tmp_path / "a.png")]
+    done = CliRunner().invoke(app, command, obj=lambda: note_signal(signal.SIGTERM))
+    assert done.exit_code == 143
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.endswith("no.flo: there is no such file\nStopped: interrupted.\n")
 
 
 def test_an_evaluation_without_a_record_leaves_no_file(tmp_path: Path) -> None:

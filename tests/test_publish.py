@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flowinpaint import InputError, write_flow
+from flowinpaint import InputError, MissingFileError, read_flow, write_flow
 from flowinpaint.cli.outputs import Outputs
 from flowinpaint.evaluation.report import write_reports
 from flowinpaint.io import atomic_path, new_folder, publishing, real_path
 from flowinpaint.io import temporaries as module
 from flowinpaint.io.files import check_output, check_target, write_bytes
-from flowinpaint.io.temporaries import new_temporary, remove_stale
+from flowinpaint.io.temporaries import new_temporary, remove_stale, second_name
 from frame_folder import make_sample
 from helpers import run_cli
 
@@ -209,6 +209,12 @@ class TestOutputsOfCommands:
             check_output(tmp_path / "new" / ("ü" * 128))
         with pytest.raises(InputError, match="must not have null characters"):
             check_target(tmp_path / "a\0b")
+        field = np.zeros((2, 2, 2), np.float32)
+        with pytest.raises(InputError, match=r"\\ud800.flo': a file name must have characters of the file system only"):
+            write_flow(tmp_path / "\ud800.flo", field)
+        for name in ("\ud800.flo", "\0.flo"):
+            with pytest.raises(MissingFileError, match="there is no such file"):
+                read_flow(tmp_path / name)
         longest = tmp_path / f"a.{'b' * 253}"
         write_bytes(longest, b"x")
         assert contents(tmp_path) == {longest.name: b"x"}
@@ -237,7 +243,7 @@ with atomic_path(Path(sys.argv[1])) as temporary:
 
 
 @posix
-def test_only_temporary_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
+def test_only_temporary_files_of_dead_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = tmp_path / f".flowinpaint-00000000-{'0' * 16}.flo"  # of another host
     foreign.touch()
     (tmp_path / ".flowinpaint-notes").touch()
@@ -253,10 +259,38 @@ def test_only_temporary_files_of_dead_processes_are_removed(tmp_path: Path) -> N
     assert name in contents(tmp_path)
     write_bytes(tmp_path / "b.txt", b"")  # this process has already searched the folder
     assert name in contents(tmp_path)
-    module._searched.clear()
+    monkeypatch.setattr(module, "SEARCH_AGAIN", 0)
     write_bytes(tmp_path / "b.txt", b"")
     assert contents(tmp_path).keys() == {foreign.name, ".flowinpaint-notes", own.path.name, "b.txt"}
     own.remove()
+
+
+def test_few_searched_folders_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SEARCHED", 2)
+    for name in NAMES:
+        (tmp_path / name).mkdir()
+        new_temporary(tmp_path / name).remove()
+    assert len(module._searched) <= 2
+
+
+@pytest.mark.parametrize("make", [new_temporary, lambda folder: second_name(folder / "old")])
+def test_a_temporary_file_that_cannot_be_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object]
+) -> None:
+    def copied_in_part(path: Path, new: Path) -> None:
+        new.write_bytes(path.read_bytes()[:2])
+        full_disk()
+
+    (tmp_path / "old").write_bytes(b"old")
+    before = set(module._existing)
+    monkeypatch.setattr(os, "link", lambda *_: full_disk())
+    monkeypatch.setattr("shutil.copy2", copied_in_part)
+    monkeypatch.setattr(os, "open", lambda *_: full_disk())
+    with pytest.raises(OSError, match="No space left"):
+        make(tmp_path)
+    monkeypatch.undo()
+    assert contents(tmp_path) == {"old": b"old"}
+    assert module._existing == before
 
 
 @posix

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -26,6 +26,8 @@ LOST = 0.01
 """Seconds after which an exception that a callback of compiled code has swallowed is raised again."""
 
 _first: int | None = None
+_hook: Callable[[sys.UnraisableHookArgs], Any] = sys.__unraisablehook__
+"""What `_raise_again` replaced."""
 _lost = False
 _when = 0.0
 
@@ -69,7 +71,9 @@ def raise_interrupts() -> None:
 
     A second signal, more than REPEAT seconds later, ends the process immediately.
     """
-    sys.unraisablehook = _raise_again
+    global _hook
+    if sys.unraisablehook is not _raise_again:
+        _hook, sys.unraisablehook = sys.unraisablehook, _raise_again
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as after nohup
             signal.signal(number, _interrupt)
@@ -106,13 +110,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _raise_again(error: sys.UnraisableHookArgs) -> None:
     """Send the signal again if its exception was raised where none can be passed on, as in callbacks of LLVM."""
     if not issubclass(error.exc_type, Interrupted):
-        sys.__unraisablehook__(error)
+        _hook(error)
         return
 
     def send(number: int) -> None:
         global _lost
         _lost = True
-        os.kill(os.getpid(), number)
+        if sys.platform == "win32":  # where os.kill ends the process
+            signal.raise_signal(number)
+        else:  # to the main thread, which may wait in a call
+            os.kill(os.getpid(), number)
 
     again = threading.Timer(LOST, send, [_first])
     again.daemon = True
@@ -123,25 +130,29 @@ def _raise_again(error: sys.UnraisableHookArgs) -> None:
 def deferred() -> Iterator[None]:
     """Deliver signals that arrive in the block when it ends; in other threads than the main one there are none.
 
-    Handlers are replaced, because a blocked signal of the process would be received by another of its threads.
+    Handlers are replaced, because a blocked signal of the process would be received by another of its threads. The
+    previous ones are then called, not sent the signal again, which asyncio has already been told.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before: dict[int, Any] = {n: signal.getsignal(n) for n in SIGNALS}
     before = {n: handler for n, handler in before.items() if handler not in (signal.SIG_IGN, None)}
-    waiting: list[int] = []
+    waiting: dict[int, FrameType | None] = {}
     holding = True
 
-    def deliver(number: int) -> None:
+    def deliver(number: int, frame: FrameType | None) -> None:
         signal.signal(number, before[number])
-        signal.raise_signal(number)
+        if callable(before[number]):
+            before[number](number, frame)
+        else:
+            signal.raise_signal(number)
 
     def receive(number: int, frame: FrameType | None) -> None:
         if holding:
-            waiting.append(number)
+            waiting.setdefault(number, frame)
         else:  # between the end of the block and the return of the handler
-            deliver(number)
+            deliver(number, frame)
 
     try:
         for number in before:
@@ -151,5 +162,5 @@ def deferred() -> Iterator[None]:
         holding = False
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in dict.fromkeys(waiting):
-            signal.raise_signal(number)
+        for number, frame in waiting.items():
+            deliver(number, frame)

@@ -1,13 +1,17 @@
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.evaluation.records import Measurement, Record, RunKey, open_store
+from flowinpaint.evaluation.uncertainty import UncertaintyQuality
 
 KEY = RunKey("A", "one", 0.05, 0, "fixed", 0, "eed", {"lam": 1e-4}, "cpu", "abc", "", "1.0")
 MEASURED = Measurement(0.5, 0.55, 1.0, 4.0, 1.5, 0.1, 12, 1e-7, "converged", 1)
+QUALITY = UncertaintyQuality(1.0, 1.0, 0.5, 0.5, [1.0, math.nan], [1.0], [1.0])
 
 
 def test_records_come_back_from_the_file(tmp_path: Path) -> None:
@@ -148,3 +152,27 @@ def test_a_file_that_is_no_file_of_records_is_refused_and_kept(tmp_path: Path) -
         with pytest.raises(FileFormatError, match=rf"r\.jsonl: {fault}"), open_store(path):
             pass
         assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"epe": math.nan}, "measured.epe must be a finite number, got nan"),
+        ({"noise": math.inf}, "measured.noise must be a finite number, got inf"),
+        ({"uncertainty": QUALITY}, "measured.uncertainty.curve must be a finite number, got nan"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_an_error_that_can_be_read(
+    tmp_path: Path, change: dict[str, Any], sentence: str
+) -> None:
+    wanted = Record(KEY, error=sentence, notes=["a note"])
+    with open_store(tmp_path / "r.jsonl") as store:
+        assert store.add(Record(KEY, replace(MEASURED, **change), notes=["a note"])) == wanted
+        assert list(store) == [wanted]
+    with open_store(tmp_path / "r.jsonl") as store:
+        assert list(store) == [wanted]
+
+
+def test_parameters_of_a_key_are_finite() -> None:
+    with pytest.raises(InputError, match=r"parameters\.lam must be a finite number, got nan"):
+        replace(KEY, parameters={"lam": math.nan})

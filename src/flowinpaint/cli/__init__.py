@@ -68,12 +68,14 @@ class Verbs(TyperGroup):
         except BaseException as error:
             from flowinpaint.cli.console import say
 
+            expected = isinstance(error, InputError | FileFormatError | OSError)
+            if expected:
+                say("Error:", "red", _with_option(str(error), ctx))
             # Libraries may turn the exception of a signal into another one.
             if isinstance(error, KeyboardInterrupt) or received_signal() is not None:
                 say("Stopped:", "yellow", "interrupted.")
                 raise typer.Exit(exit_code()) from None
-            if isinstance(error, InputError | FileFormatError | OSError):
-                say("Error:", "red", _with_option(str(error), ctx))
+            if expected:
                 raise typer.Exit(1) from error
             raise
 
@@ -109,8 +111,7 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; signals raise exceptions while a verb runs, and end the process before and after it."""
-    end_by_default()
+    """Run the command line; signals raise exceptions while a verb runs, and end the process after it."""
     try:
         app(obj=raise_interrupts)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -56,6 +57,9 @@ class RunKey:
     def __post_init__(self) -> None:
         if (self.density is None) != (self.mask in PATTERNS or self.mask in INPUTS):
             raise InputError(f"density must be null for patterns and inputs only, got {self.density} of {self.mask!r}")
+        for name, value in self.parameters.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"parameters.{name} must be a finite number, got {value}")
 
     @property
     def case(self) -> Case:
@@ -145,14 +149,22 @@ class RecordStore:
         record = self._records.get(key.text)
         return None if record is None or record.measured is None else record
 
-    def add(self, record: Record) -> None:
-        """Keep a record, in memory and on disk."""
+    def add(self, record: Record) -> Record:
+        """Keep a record, in memory and on disk, and return it.
+
+        A measurement with a number that is not finite, which no file may hold, becomes an error that names it.
+        """
+        try:
+            build(Record, json.loads(json.dumps(asdict(record))))
+        except InputError as error:
+            record = Record(record.key, error=str(error), notes=record.notes)
         self._records[record.key.text] = record
         if self._file is not None:
-            self._file.write(json.dumps(asdict(record)).encode() + b"\n")
+            self._file.write(json.dumps(asdict(record), allow_nan=False).encode() + b"\n")
             self._file.flush()
             if self._durable:
                 os.fsync(self._file.fileno())
+        return record
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def complete(
     new: dict[str, Record] = {}
     with closing((run or run_jobs)(todo, processes)) as records:  # an interruption ends the processes immediately
         for record in records:
-            store.add(record)
+            record = store.add(record)
             new[record.key.text] = record
             done += 1
             left[record.key.dataset, record.key.method] -= 1

@@ -46,7 +46,11 @@ def write_bytes(path: Path, data: bytes, durable: bool = False) -> None:
 
 def real_path(path: StrPath) -> Path:
     """The absolute path behind all links; InputError if no file can have this path."""
-    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(path).parts):
+    try:
+        longest = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
+    except UnicodeEncodeError:
+        raise InputError(f"{os.fspath(path)!r}: a file name must have characters of the file system only") from None
+    if longest > _LONGEST_NAME:
         raise InputError(f"{path}: a file name must have at most {_LONGEST_NAME} bytes")
     try:
         Path(path).stat()

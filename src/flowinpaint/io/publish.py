@@ -5,7 +5,7 @@ deferred; the previous files keep a second name until all renames have succeeded
 
 - A signal, or an error before or in the renames: all outputs are new, or all are as before. No temporary file is left.
 - SIGKILL or a crash in the renames, which take a fraction of a millisecond: some outputs may be new and others as
-  before, each of them whole. Temporary files may be left; the next write to the folder removes them.
+  before, each of them whole. Temporary files may be left; writes to the folder remove them, once a minute in a process.
 - Power loss: the same if the publication is durable. Otherwise a file may be empty or old, as the file system decides.
 """
 

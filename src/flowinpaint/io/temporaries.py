@@ -16,8 +16,9 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 if sys.platform != "win32":
@@ -32,8 +33,11 @@ _LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _existing: set[Temporary] = set()
 _unsettled: dict[Path, int] = {}
 """New folders by the process that is about to write to them."""
-_searched: set[Path] = set()
-"""Folders in which this process has removed stale files."""
+_searched: dict[Path, float] = {}
+"""When this process last removed the stale files of a folder."""
+SEARCH_AGAIN = 60.0
+"""Seconds after which a write to a folder looks for stale files again."""
+MOST_SEARCHED = 1000
 
 
 class Temporary:
@@ -88,22 +92,36 @@ class Temporary:
 
 
 def new_temporary(folder: Path, suffix: str = "") -> Temporary:
-    """An empty temporary file in a folder, from which stale ones are removed first."""
-    if folder not in _searched:
+    """An empty temporary file in a folder, from which stale ones are removed first, at most once per SEARCH_AGAIN."""
+    now = time.monotonic()
+    if folder not in _searched or now - _searched[folder] >= SEARCH_AGAIN:
         remove_stale(folder)
-        _searched.add(folder)
+        if len(_searched) >= MOST_SEARCHED:
+            _searched.clear()
+        _searched[folder] = now
     while True:
         temporary = _named(folder, suffix)
-        if temporary.create():
-            return temporary
+        with _removed_after_error(temporary):
+            if temporary.create():
+                return temporary
         temporary.remove()
 
 
 def second_name(path: Path) -> Temporary:
     """The present content of a file under a temporary name in its folder."""
     temporary = _named(path.parent)
-    temporary.create_from(path)
+    with _removed_after_error(temporary):
+        temporary.create_from(path)
     return temporary
+
+
+@contextmanager
+def _removed_after_error(temporary: Temporary) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        temporary.remove()
+        raise
 
 
 def _named(folder: Path, suffix: str = "") -> Temporary:

@@ -197,12 +197,3 @@ def restore(state: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
             raise FileFormatError(f"checkpoint: {name} must be {state[name].dtype}, got {saved[name].dtype}")
     for name, value in state.items():
         value.copy_(saved[name])
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Let an error of the operating system, such as a full disk, name the file being written."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(f"{path}: cannot write this file ({error.strerror or error})") from error

@@ -20,12 +20,13 @@ from flowinpaint.api import inpaint
 from flowinpaint.config_parsing import convert, flattened
 from flowinpaint.extras import needs
 from flowinpaint.io import write_image
+from flowinpaint.io.publish import named
 from flowinpaint.io.text import LONGEST_LINE, decoded, parse_json, raw_lines
 from flowinpaint.metrics import epe
 from flowinpaint.networks.network import Network
 from flowinpaint.networks.weights import save_model
 from flowinpaint.training.batches import GeneratedSource
-from flowinpaint.training.checkpoint import Checkpoint, RunFolder, write_checkpoint, writing
+from flowinpaint.training.checkpoint import Checkpoint, RunFolder, write_checkpoint
 from flowinpaint.training.optimiser import Statistics
 from flowinpaint.training.step import TrainingStep
 from flowinpaint.training.validation import OURS, RIVALS, Scores, Validator
@@ -56,7 +57,7 @@ class Recorder:
         scenes = training.source.scenes if isinstance(training.source, GeneratedSource) else None
         self._validator = Validator(training.config, training.world.device, folder.references, scenes)
         if self._validator:
-            with writing(folder.references):
+            with named(folder.references):
                 self._validator.prepare(note)
         else:
             note("No data to validate on; add a folder of frames: --set validation.root=DIR.")
@@ -103,7 +104,7 @@ class Recorder:
             checkpoint = Checkpoint(at.step, at.seconds, self._config, self._training.state())
             write_checkpoint(self._folder.checkpoints, checkpoint)
             self._saved_at = at.step
-        with writing(self._folder.model):  # even if the checkpoint exists: the run may have been killed between the two
+        with named(self._folder.model):  # even if the checkpoint exists: the run may have been killed between the two
             save_model(self._training.average, self._folder.model)
 
     def finish(self, at: Progress) -> Scores | None:
@@ -117,7 +118,7 @@ class Recorder:
     def _draw(self) -> npt.NDArray[np.uint8]:
         """Draw and write the results of the averaged weights on some scenes and frames."""
         sheet = validation_sheet(self._validator, self._training.average)
-        with writing(self._folder.picture):
+        with named(self._folder.picture):
             write_image(self._folder.picture, sheet)
         return sheet
 
@@ -153,7 +154,7 @@ class Log:
 
     def __init__(self, folder: RunFolder, step: int) -> None:
         self._path = folder.log
-        with writing(self._path):
+        with named(self._path):
             self.validated = cut_back(self._path, step)
             self._file: IO[str] = self._path.open("a", encoding="utf-8")
             self._board = _tensorboard(folder.tensorboard, step)
@@ -161,7 +162,7 @@ class Log:
 
     def add(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Write a line and flush it to the operating system, so that it survives the end of this process."""
-        with writing(self._path):
+        with named(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
             self._file.flush()
         for name, value in flattened(values, "/").items():
@@ -174,7 +175,7 @@ class Log:
 
     def settle(self) -> None:
         """Flush the log to disk: a checkpoint must not be newer than the log."""
-        with writing(self._path):
+        with named(self._path):
             self._file.flush()
             os.fsync(self._file.fileno())
 
