@@ -86,7 +86,7 @@ def jpeg(pixels: npt.NDArray[Any] = SCENE, *options: int) -> bytes:
 
 def test_a_34_byte_webp_of_16383x16383_is_refused(tmp_path: Path) -> None:
     data = bytes.fromhex("524946461a000000574542505650384c0e0000002ffebfff0f071011fd0f4444ff03")
-    refused(tmp_path / "a.webp", data, "must need at most 536870912 bytes, got 1073610756")
+    refused(tmp_path / "a.webp", data, "must have at most 536870912 bytes, got 1073610756")
 
 
 def test_a_small_webp_larger_than_an_8k_frame_is_refused(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_small_webp_larger_than_an_8k_frame_is_refused(tmp_path: Path) -> None
 def test_a_run_length_coded_bmp_of_1_5_gb_is_refused(tmp_path: Path) -> None:
     info = struct.pack("<IiiHHIIiiII", 40, 16384, 16384, 1, 8, 1, 0, 0, 0, 0, 0)
     data = b"BM" + struct.pack("<IHHI", 300_000, 0, 0, 54) + info + b"\xff\1" * 150_000
-    refused(tmp_path / "a.bmp", data, "must need at most")
+    refused(tmp_path / "a.bmp", data, "must have at most")
 
 
 def test_a_png_of_33_kb_and_516_mb_is_refused(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_png_of_33_kb_and_516_mb_is_refused(tmp_path: Path) -> None:
 def test_a_flow_png_of_1_5_gb_is_refused(tmp_path: Path) -> None:
     whole = png(8, 8, 16, 2)
     huge = chunk(b"IHDR", struct.pack(">IIBBBBB", 16000, 16000, 16, 2, 0, 0, 0))
-    refused(tmp_path / "a.png", whole[:8] + huge + whole[33:], "must need at most")
+    refused(tmp_path / "a.png", whole[:8] + huge + whole[33:], "must have at most")
 
 
 def test_compressed_notes_in_a_png_are_not_expanded() -> None:
@@ -126,7 +126,7 @@ def test_many_chunks_and_animations_in_a_png_are_refused(tmp_path: Path) -> None
 
 
 def test_an_npz_of_400_channels_and_1_6_gb_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "a.npz", npz((1000, 1000, 400), 0), "must need at most 536870912 bytes, got 1600000128")
+    refused(tmp_path / "a.npz", npz((1000, 1000, 400), 0), "must have at most 536870912 bytes, got 1600000128")
     refused(tmp_path / "a.npz", npz((1, 1, 7 * 10**6), 0), "must have at most 1024 channels, got 7000000")
 
 
@@ -178,7 +178,7 @@ def test_tiff_strips_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
 
 def test_tiff_tiles_count_with_their_margins(tmp_path: Path) -> None:
     tags = [(256, 4, 1, 16), (257, 4, 1, 1), (258, 3, 1, 8), (259, 3, 1, 8), (322, 4, 1, 32768), (323, 4, 1, 32768)]
-    refused(tmp_path / "a.tif", tiff(tags, b""), "must need at most")
+    refused(tmp_path / "a.tif", tiff(tags, b""), "must have at most")
 
 
 def test_nearly_empty_8k_frames_are_readable(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_the_budget_is_an_argument_of_the_readers(tmp_path: Path) -> None:
         (read_matches, "m.txt", 80),
     ]
     for read, name, needed in cases:
-        with pytest.raises(FileFormatError, match=f"must need at most {needed // 2} bytes"):
+        with pytest.raises(FileFormatError, match=f"must have at most {needed // 2} bytes"):
             read(tmp_path / name, max_bytes=needed // 2)
     assert len(read_flow(tmp_path / "f.pfm", max_bytes=2 * 64 * 64 * 4)[0]) == 64
     with pytest.raises(InputError, match="max_bytes must be an integer of at least 1"):
@@ -216,14 +216,14 @@ def test_the_budget_is_an_argument_of_the_readers(tmp_path: Path) -> None:
 def test_the_budget_is_a_variable_and_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_flow(tmp_path / "f.flo", np.ones((64, 64, 2), np.float32))
     monkeypatch.setenv(VARIABLE, "10K")
-    with pytest.raises(FileFormatError, match="must need at most 10240 bytes, got 32780 bytes as a file"):
+    with pytest.raises(FileFormatError, match="must have at most 10240 bytes, got 32780 bytes as a file"):
         read_flow(tmp_path / "f.flo")
     monkeypatch.setenv(VARIABLE, "much")
     with pytest.raises(InputError, match=f"{VARIABLE} must be a number of bytes"):
         read_flow(tmp_path / "f.flo")
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "f.flo"), "--max-bytes", "1K"], env={"COLUMNS": "400"})
     assert shown.exit_code == 1
-    assert "must need at most 1024 bytes" in shown.output.replace("\n", "")
+    assert "must have at most 1024 bytes" in shown.output.replace("\n", "")
     assert parse_bytes("2GiB") == 4 * DEFAULT
 
 

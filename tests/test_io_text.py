@@ -27,7 +27,7 @@ JSON = {
     "no UTF-8": (b'{"a":\n "\xff"}', "not a text file: line 2 is not UTF-8"),
     "zero bytes": (b'{"a":\n\n "\0"}', "not a text file: line 3 has a zero byte"),
     "too large": (b" " * 2**25, "must have at most 16777216 bytes, got 33554432"),
-    "lists that need 100 times their size": (b"[" + b"[]," * 5_000_000 + b"[]]", "must need at most .* bytes"),
+    "lists that need 100 times their size": (b"[" + b"[]," * 5_000_000 + b"[]]", "must have at most .* bytes"),
     "nothing": (b"", "must be JSON, got the end"),
 }
 TOML = {
@@ -142,7 +142,7 @@ def test_empty_cells_are_not_skipped_in_large_files(tmp_path: Path, row: str, fa
 
 def test_the_numbers_of_matches_count_against_the_budget(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text("1 2 3 4\n" * 1000)
-    with reading(20_000), pytest.raises(FileFormatError, match="must need at most 20000 bytes"):
+    with reading(20_000), pytest.raises(FileFormatError, match="must have at most 20000 bytes"):
         fi.read_matches(tmp_path / "m.txt")
 
 

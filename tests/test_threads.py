@@ -1,5 +1,6 @@
 """Readers and fills in concurrent threads leave the settings of the process alone."""
 
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -8,8 +9,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 
 import flowinpaint as fi
+from flowinpaint import opencv
+from flowinpaint.diffusion.kernels import kernels_for
 from flowinpaint.opencv import _LOG_LEVEL, silenced, single_threaded
 
 LOG = getattr(cv2.utils, "logging", cv2)  # OpenCV 5 or 4
@@ -94,3 +98,29 @@ def test_a_forked_process_forgets_the_threads_of_its_parent() -> None:
     with silenced():
         assert LOG.getLogLevel() == 0
     assert LOG.getLogLevel() == level
+
+
+def test_opencv_never_has_zero_threads_while_others_may_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr(cv2, "getNumThreads", lambda: counts[-1] if counts else 4)
+    monkeypatch.setattr(cv2, "setNumThreads", counts.append)
+    with single_threaded():
+        pass
+    assert counts == [1, 4]
+    counts.clear()
+    monkeypatch.setattr(opencv, "_PROCESS", -1)  # as in a forked process
+    with single_threaded():
+        pass
+    assert counts == [0]
+
+
+def test_kernels_that_another_thread_imports_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_loops_cpu.py").write_text("import time\ntime.sleep(0.3)\nloop = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def load(wait: float) -> bool:
+        time.sleep(wait)
+        return hasattr(kernels_for("slow_loops", torch.device("cpu")), "loop")
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(load, [0, 0.1])) == [True, True]

@@ -132,5 +132,5 @@ def test_exr_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         fi.read_flow(tmp_path / "b.exr")
     window = b"dataWindow\0box2i\0" + (16).to_bytes(4, "little") + bytes(8) + (40000).to_bytes(4, "little") * 2
     (tmp_path / "b.exr").write_bytes(b"\x76\x2f\x31\x01" + bytes(4) + window + b"\0")
-    with pytest.raises(fi.FileFormatError, match=r"b\.exr: must need at most .*, got 19200960012 bytes"):
+    with pytest.raises(fi.FileFormatError, match=r"b\.exr: must have at most .*, got 19200960012 bytes"):
         fi.read_flow(tmp_path / "b.exr")

@@ -87,25 +87,24 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 class _Setting:
-    """A setting of OpenCV, which is one for the whole process, at 0 while at least one thread needs that.
+    """A setting of OpenCV, which is one for the whole process, at its lowest value while a thread needs that.
 
     The first thread to enter sets it and the last one to leave restores it, unless somebody else has changed it since.
-    at_zero: what `read` returns after `write(0)`.
     """
 
-    def __init__(self, read: Callable[[], int], write: Callable[[int], object], at_zero: int) -> None:
-        self._read, self._write, self._at_zero = read, write, at_zero
-        self._before, self._users, self._lock = at_zero, 0, threading.Lock()
+    def __init__(self, read: Callable[[], int], write: Callable[[int], object], lowest: int) -> None:
+        self._read, self._write, self._lowest = read, write, lowest
+        self._before, self._users, self._lock = lowest, 0, threading.Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_other_threads)
 
     @contextmanager
-    def zero(self) -> Iterator[None]:
+    def lowered(self) -> Iterator[None]:
         with self._lock:
             if not self._users:
                 self._before = self._read()
-                if self._before != self._at_zero:
-                    self._write(0)
+                if self._before != self._lowest:
+                    self._write(self._lowest)
             self._users += 1
         try:
             yield
@@ -116,7 +115,7 @@ class _Setting:
                     self._restore()
 
     def _restore(self) -> None:
-        if self._before != self._at_zero and self._read() == self._at_zero:
+        if self._before != self._lowest and self._read() == self._lowest:
             self._write(self._before)
 
     def _forget_other_threads(self) -> None:
@@ -130,19 +129,33 @@ def _log() -> Any:
     return getattr(load_opencv().utils, "logging", load_opencv())  # OpenCV 5 or 4
 
 
-_LOG_LEVEL = _Setting(lambda: int(_log().getLogLevel()), lambda level: _log().setLogLevel(level), at_zero=0)
-# Not setNumThreads(1): it joins OpenCV's threads, which in a forked process are gone, and may then wait forever.
-_THREADS = _Setting(lambda: int(cv2.getNumThreads()), lambda count: cv2.setNumThreads(count), at_zero=1)
+_PROCESS = os.getpid()
+
+
+def _set_threads(count: int) -> None:
+    """Set the number of OpenCV's threads; in a forked process they end for good.
+
+    There, 1 would join threads that are gone, and may wait forever; 0 does not. But 0 divides by zero if another thread
+    is computing, so it is not for other processes.
+    """
+    if os.getpid() == _PROCESS:
+        cv2.setNumThreads(count)
+    elif count == 1:
+        cv2.setNumThreads(0)
+
+
+_LOG_LEVEL = _Setting(lambda: int(_log().getLogLevel()), lambda level: _log().setLogLevel(level), lowest=0)
+_THREADS = _Setting(lambda: int(cv2.getNumThreads()), _set_threads, lowest=1)
 
 
 def silenced() -> AbstractContextManager[None]:
     """Keep OpenCV from logging, since our errors name the file. libpng and libjpeg print some errors nevertheless."""
-    return _LOG_LEVEL.zero()
+    return _LOG_LEVEL.lowered()
 
 
 def single_threaded() -> AbstractContextManager[None]:
     """Make OpenCV compute in the calling thread."""
-    return _THREADS.zero()
+    return _THREADS.lowered()
 
 
 class _Lazy(ModuleType):

@@ -68,7 +68,7 @@ def reading(max_bytes: int | None) -> Iterator[None]:
 def check_budget(path: Path, needed: int, what: str = "decoded") -> None:
     """FileFormatError if `needed` bytes are more than the budget. what: the state in which a file needs them."""
     if needed > (budget := byte_budget()):
-        raise FileFormatError(f"{path}: must need at most {budget} bytes, got {needed} bytes {what}; {ALLOW_MORE}")
+        raise FileFormatError(f"{path}: must have at most {budget} bytes, got {needed} bytes {what}; {ALLOW_MORE}")
 
 
 def check_expansion(path: Path, decoded: int, packed: int, pixels: int = 0) -> None:

@@ -38,7 +38,8 @@ def kernels_for(operation: str, device: torch.device, fallback: str | None = Non
     suffix = {"cpu": "cpu", "cuda": "gpu"}.get(device.type)
     if suffix is not None:
         name = f"{operation}_{suffix}"
-        if (loaded := sys.modules.get(name)) is not None:
+        loaded = sys.modules.get(name)
+        if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):  # another thread imports it
             return loaded
         try:
             return import_module(name)
