@@ -391,7 +391,7 @@ def test_image_depths(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read_image(tmp_path / "a.tiff"), values.astype(np.float32))
     for values in (np.array([[0, 1.5]]), np.array([[np.nan, 1]]), np.array([[-0.1]]), np.array([[1]], np.int16)):
         cv2.imwrite(str(tmp_path / "a.tiff"), values)
-        with pytest.raises(FileFormatError, match=r"a\.tiff: pixels must be uint8.*, got .* from "):
+        with pytest.raises(FileFormatError, match=r"a\.tiff: pixels must be uint8.*, got "):
             read_image(tmp_path / "a.tiff")
 
 

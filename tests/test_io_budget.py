@@ -155,6 +155,33 @@ def test_a_jpeg_whose_frame_header_is_too_short_is_refused(tmp_path: Path, lengt
     refused(tmp_path / "a.jpg", whole[: frame + 2] + struct.pack(">H", length) + whole[frame + 4 :], "no size")
 
 
+def test_a_progressive_jpeg_of_empty_scans_is_refused(tmp_path: Path) -> None:
+    whole = jpeg(SCENE, cv2.IMWRITE_JPEG_PROGRESSIVE, 1)
+    scan = whole.index(b"\xff\xda")
+    start, end = scan + 2 + whole[scan + 3], whole.index(b"\xff\xc4", scan)
+    refused(tmp_path / "a.jpg", whole[:start] + whole[end:], "scan 1 of this JPEG has too few bytes")
+
+
+def test_an_npz_with_a_forged_packed_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1M")
+    data = bytearray(npz((500, 350), 4 * 500 * 350))
+    entry = data.index(b"PK\1\2")
+    data[entry + 20 : entry + 24] = struct.pack("<I", 2**31)
+    refused(tmp_path / "a.npz", bytes(data), "must expand to at most 64 times")
+
+
+def test_tiffs_that_opencv_reads_wrongly_are_refused(tmp_path: Path) -> None:
+    size = [(256, 4, 1, 8), (257, 4, 1, 8), (259, 3, 1, 1), (277, 3, 1, 3)]
+    refused(tmp_path / "a.tif", tiff([*size, (258, 8, 1, 64)], b""), "tag 258 of a TIFF must hold unsigned integers")
+    refused(tmp_path / "a.tif", tiff([*size, (258, 3, 1, 16), (284, 3, 1, 2)], b""), "planes|truncated")
+
+
+def test_an_animation_behind_many_chunks_is_refused(tmp_path: Path) -> None:
+    chunks = b"VP8X" + struct.pack("<I", 10) + bytes(10) + (b"junk" + bytes(4)) * 140_000 + b"ANIM" + bytes(4)
+    data = b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WEBP" + chunks
+    refused(tmp_path / "a.webp", data, "must have at most 131072 chunks")
+
+
 def test_20_mb_of_blanks_after_p6_are_refused(tmp_path: Path) -> None:
     refused(tmp_path / "a.ppm", b"P6" + b" " * 20_000_000 + b"1 1 255\n123", "its PNM header has no size")
 

@@ -137,3 +137,9 @@ def test_files_that_are_no_text_and_too_many_rows(tmp_path: Path, monkeypatch: p
     path.write_text(MATCHES)
     with pytest.raises(fi.FileFormatError, match="at most 3 rows"):
         fi.read_matches(path)
+
+
+def test_lines_that_end_in_cr_alone_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_bytes(b"1 2 3 4\r5 6 7 8\r9 10 11 12\r")
+    with pytest.raises(fi.FileFormatError, match=r"lines must end in LF or CR LF, got CR alone in line 1"):
+        fi.read_matches(tmp_path / "m.txt")

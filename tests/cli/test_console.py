@@ -43,3 +43,10 @@ def test_tables_fold_long_names_and_keep_headings_and_numbers(capsys: pytest.Cap
     assert "".join(line[: width + 1].strip() for line in lines[-3:]) == "some/where/bad.py:undecorated"
     print_table(TextTable(title, headings, [["eed", *(f"{number}00000" for number in numbers)]]))
     assert "12.10100000" in capsys.readouterr().out  # wider than 80 instead of cut
+
+
+def test_text_from_files_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console.say("Error:", "red", "bad.json: got \x1b[2J" + "x" * 10_000)
+    told = capsys.readouterr().err
+    assert "\x1b[2J" not in told
+    assert len(told) < 3000

@@ -28,14 +28,16 @@ output = Console()
 messages = Console(stderr=True)
 BETWEEN_LINES = 30.0
 """Seconds between two progress lines of a fill or a training if there is no progress bar."""
+LONGEST_SENTENCE = 2000
 _NAMES_WIDTH = 12
 """To this width, names in tables are folded."""
 _WIDEST = 10_000
 
 
 def say(label: str, colour: str, sentence: str) -> None:
-    """Print a coloured label and a sentence on stderr."""
-    messages.print(Text.assemble((label, colour), " ", sentence), soft_wrap=True)
+    """Print a coloured label and a sentence on stderr; what it quotes from files cannot control the terminal."""
+    shown = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in sentence[:LONGEST_SENTENCE])
+    messages.print(Text.assemble((label, colour), " ", shown), soft_wrap=True)
 
 
 def tell_written(*paths: Path) -> None:

@@ -49,6 +49,7 @@ class _Pose(NamedTuple):
     """(K,) of _KEYPOINT, in COLMAP's pixels, whose (0, 0) is the corner of the image."""
 
 
+@np.errstate(all="ignore")
 @with_max_bytes
 def read_colmap(
     folder: StrPath, image_name: str, *, max_bytes: int | None = None

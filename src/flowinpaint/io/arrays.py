@@ -26,12 +26,16 @@ _ZIP_END, _ZIP_MEMBER = b"PK\x05\x06", b"PK\x01\x02"
 
 
 class Npz(NamedTuple):
-    """An open .npz archive of `size` bytes, and its members by the names of their arrays."""
+    """An open .npz archive of `size` bytes, and its members by the names of their arrays.
+
+    decoded: the bytes of each array that was read; the limits hold for all of them together.
+    """
 
     path: Path
     archive: zipfile.ZipFile
     members: dict[str, zipfile.ZipInfo]
     size: int
+    decoded: list[int]
 
     def load(self, name: str, kinds: str, dimensions: tuple[int, ...] | None = None) -> Array:
         """Read one array; see `_load_npy`."""
@@ -40,8 +44,9 @@ class Npz(NamedTuple):
         check_file(self.path, packed and f"{info.filename} must be stored or deflated, as numpy writes it")
         forged = info.file_size > MAX_EXPANSION * min(info.compress_size, self.size)
         check_file(self.path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
-        check_budget(self.path, info.file_size)
-        check_expansion(self.path, info.file_size, info.compress_size)
+        self.decoded.append(info.file_size)
+        check_budget(self.path, sum(self.decoded))
+        check_expansion(self.path, sum(self.decoded), self.size)
         with self.archive.open(info) as stream:
             return _load_npy(self.path, stream, info.file_size, kinds, dimensions)
 
@@ -55,7 +60,7 @@ def open_npz(path: Path) -> Iterator[Npz]:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         end = data.rfind(_ZIP_END) + 22 + len(archive.comment)
         check_file(path, end != len(data) and f"too long: its archive ends at byte {end} of {len(data)}")
-        yield Npz(path, archive, members, len(data))
+        yield Npz(path, archive, members, len(data), [])
 
 
 def read_npz(path: Path) -> Flow:

@@ -219,6 +219,8 @@ def _webp(data: bytes) -> Findings:
             if name in (b"VP8L", b"VP8 "):
                 break
             place += 8 + length + length % 2
+        else:
+            yield f"a WebP must have at most {MOST_CHUNKS} chunks before its frame"
     size = _webp_size(data, place)
     if size is None:
         return data

@@ -16,6 +16,7 @@ from flowinpaint.io.jpeg import AHEAD, with_junk
 from flowinpaint.opencv import cv2, load_opencv, silenced
 
 _LZW = 5
+_TYPES = (np.uint8, np.uint16, np.float32, np.float64)
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
 
 
@@ -92,6 +93,8 @@ def decode_image(path: Path, data: bytes) -> npt.NDArray[Any]:
         pixels = pixels if np.array_equal(pixels, again) else None  # type: ignore[arg-type]
     if pixels is None or pixels.shape[:2] != (picture.height, picture.width):
         raise FileFormatError(f"{path}: truncated or damaged: OpenCV cannot decode this {kind}")
+    if pixels.dtype not in _TYPES:
+        raise FileFormatError(f"{path}: pixels must be uint8, uint16, float32 or float64, got {pixels.dtype}")
     if pixels.ndim == 2:
         return pixels
     if kind == "PNG" and png_layout(data)[1] == 4:

@@ -149,6 +149,8 @@ def checked_jpeg(data: bytes, found: list[Segment], frame: Frame) -> Generator[F
         lowest[[ids.index(k) for k in coded], first : last + 1] = bits
         units, visited = frame.mcus(coded)
         blocks += visited
+        empty = first == 0 and 8 * (following.place - segment.end) < visited  # each block takes a bit or more
+        yield empty and f"truncated: scan {scans} of this JPEG has too few bytes for its blocks"
         yield blocks > MOST_BLOCKS and f"a JPEG must have at most {MOST_BLOCKS} blocks in all scans"
         raster = data[segment.end : following.place].rstrip(b"\xff")
         places = _restarts(raster)

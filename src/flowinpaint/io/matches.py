@@ -56,6 +56,7 @@ class _Layout(NamedTuple):
     certain: bool
 
 
+@np.errstate(all="ignore")
 @with_max_bytes
 def read_matches(path: StrPath, columns: str | Sequence[str] | None = None, *, max_bytes: int | None = None) -> Matches:
     """Read points with values from text (columns separated by spaces) or CSV (comma, semicolon or tab).

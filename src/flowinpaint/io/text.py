@@ -143,6 +143,8 @@ def raw_lines(path: Path, stream: IO[bytes], longest: int, before: int = 0) -> I
             short += 1
             check_file(path, short > MOST_SHORT and f"must have at most {MOST_SHORT} lines below {_SHORT} bytes")
         check_file(path, len(line) > longest and f"line {number} must have at most {longest} characters")
+        stray = line.find(b"\r", 0, -2)
+        check_file(path, stray >= 0 and f"lines must end in LF or CR LF, got CR alone in line {number}")
         yield number, line
 
 

@@ -18,7 +18,7 @@ _CODES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}
 _BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _TAGS = {256: "width", 257: "height", 258: "depth", 259: "packing", 262: "colour", 274: "orientation", 277: "samples"}
 _TAGS |= {273: "places", 279: "lengths", 324: "places", 325: "lengths"}  # of strips, and of tiles
-_TAGS |= {322: "tile width", 323: "tile height", 338: "alpha"}
+_TAGS |= {284: "planes", 322: "tile width", 323: "tile height", 338: "alpha"}
 _JPEG = 7
 _PACKINGS = {1: "none", 2: "CCITT", 3: "CCITT", 4: "CCITT", 5: "LZW", _JPEG: "JPEG", 8: "deflate", 32773: "PackBits"}
 _PACKINGS |= {32946: "deflate"}
@@ -41,7 +41,9 @@ def read_tags(data: bytes) -> tuple[Tags, str | bool]:
         tag, kind, length = struct.unpack_from(order + "HH" + word, data, position)
         total += _BYTES.get(kind, 1) * length
         name, place = _TAGS.get(tag), position + step - width
-        if name and name not in tags and kind in _CODES and length:
+        if name and kind not in _CODES:  # which libtiff may accept
+            return tags, f"the tag {tag} of a TIFF must hold unsigned integers, got type {kind}"
+        if name and name not in tags and length:
             values = np.dtype(order + _CODES[kind])
             if values.itemsize * length > width:  # the entry's last word is their position
                 (place,) = struct.unpack_from(order + word, data, place)
@@ -86,6 +88,8 @@ def tiff_faults(data: bytes, tags: Tags) -> Iterator[str | bool]:
     straight = 2 in tags.get("alpha", ()) and samples > 3 and depth == 8
     altered = straight or (samples == 2 and depth > 8)
     yield altered and "TIFF with this kind of alpha is not supported, save it without alpha"
+    planar = first_of(tags, "planes") != 1 and samples > 1 and depth > 8  # OpenCV fills only a part of the pixels
+    yield planar and "a TIFF of more than 8 bits must store the samples of a pixel together, got planes"
 
 
 def decoded_area(tags: Tags) -> int:

@@ -46,6 +46,7 @@ _NAMES = (
 )
 
 
+@np.errstate(all="ignore")
 @with_max_bytes
 def read_tracks(
     path: StrPath,

@@ -124,7 +124,8 @@ def _unit_of(f: Tensor, mask: Tensor) -> float:
     Squares and floors of the features would underflow or overflow; and dividing by a power of two is exact.
     """
     largest = float(torch.where(mask > 0, f, 0).abs().max())
-    return 1.0 if largest == 0 or TINY < largest < HUGE else 2.0 ** (math.frexp(largest)[1] - 1)
+    # Not below the smallest normal number, whose inverse is finite.
+    return 1.0 if largest == 0 or TINY < largest < HUGE else 2.0 ** max(-126, math.frexp(largest)[1] - 1)
 
 
 def _fill_in_unit(fill: Fill, unit: float, image: Tensor, f: Tensor, mask: Tensor, **keywords: Any) -> Solution:
