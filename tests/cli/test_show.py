@@ -94,3 +94,10 @@ def test_an_error_is_a_sentence_and_nothing_is_written(folder: Path, arguments: 
     assert stderr.startswith("Error: ")
     assert sentence in stderr
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_lengths_of_a_half_precision_field_do_not_overflow(folder: Path) -> None:
+    np.save("half.npy", np.full((8, 9, 2), 300, np.float16))
+    code, stdout, stderr = run_cli("show", "half.npy", "--arrows")
+    assert (code, stderr) == (0, "")
+    assert "lengths 424 to 424" in stdout

@@ -64,6 +64,7 @@ def command(
             raise InputError(f"{picture}: must not be an input; choose another name with -o")
     with unit_option_named():
         flow, valid = read_flow(field, png_unit(field, parse_unit(unit)))
+    flow = flow.astype(np.float64)  # squares of float16 overflow above 255
     if _is_field(picture):
         raise InputError(
             f"{picture}: must not be a field, which the picture would replace; choose another name with -o"
