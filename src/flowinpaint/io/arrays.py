@@ -28,7 +28,7 @@ _ZIP_END, _ZIP_MEMBER = b"PK\x05\x06", b"PK\x01\x02"
 class Npz(NamedTuple):
     """An open .npz archive of `size` bytes, and its members by the names of their arrays.
 
-    decoded: the bytes of each array that was read; the limits hold for all of them together.
+    decoded: the bytes of each array that was read; the budget holds for all of them together.
     """
 
     path: Path
@@ -46,7 +46,6 @@ class Npz(NamedTuple):
         check_file(self.path, forged and f"truncated or forged: it cannot hold the {info.file_size} bytes it claims")
         self.decoded.append(info.file_size)
         check_budget(self.path, sum(self.decoded))
-        check_expansion(self.path, sum(self.decoded), self.size)
         with self.archive.open(info) as stream:
             return _load_npy(self.path, stream, info.file_size, kinds, dimensions)
 
@@ -60,6 +59,7 @@ def open_npz(path: Path) -> Iterator[Npz]:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         end = data.rfind(_ZIP_END) + 22 + len(archive.comment)
         check_file(path, end != len(data) and f"too long: its archive ends at byte {end} of {len(data)}")
+        check_expansion(path, sum(info.file_size for info in archive.infolist()), len(data))
         yield Npz(path, archive, members, len(data), [])
 
 
