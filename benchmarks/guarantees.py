@@ -36,7 +36,7 @@ NOT_SCALING = "amle", "flownets", "wgain", "opencv-edgeaware", "opencv-ric"
 JUDGING = "neuroexplicit", "neuroexplicit-paper", "eed", "laplace-beltrami", "harmonic"
 NEED_NO_IMAGE = "harmonic", "nearest"
 SHARES = {"neuroexplicit": 4.0, "flownets": 0.5, "wgain": 0.5}
-"""How often a method is drawn, relative to the others."""
+"""Relative frequency of a method in the random calls; 1 for all others."""
 THREADS = {**dict.fromkeys(("neuroexplicit", "neuroexplicit-paper", "flownets", "wgain"), 1e-4), "opencv-ric": np.inf}
 """Largest difference between numbers of threads, relative to the largest known value; 0 for the other methods.
 

@@ -1,6 +1,7 @@
 """Shared test helpers: reference data, random diffusion processes, and the operator as a matrix."""
 
 import os
+import stat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,24 @@ from flowinpaint.neuroexplicit.model import Neuroexplicit
 
 REFERENCE = Path(os.environ.get("FLOWINPAINT_REFERENCE", Path(__file__).resolve().parents[2] / "shared"))
 """Outputs of other programs (golden/) and real frames (realflow/); not part of the repository."""
+
+
+def disk_events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that grows with each flush of a "file" or a "folder" to disk, and each rename of a file to its "name"."""
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def logged_fsync(handle: int) -> None:
+        events.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def logged_replace(self: Path, target: Path) -> Path:
+        events.append("name")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", logged_fsync)
+    monkeypatch.setattr(Path, "replace", logged_replace)
+    return events
 
 
 def reference(name: str) -> Path:

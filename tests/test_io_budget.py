@@ -24,6 +24,7 @@ from flowinpaint.io import read_flow, read_image, read_map, read_mask, read_prob
 from flowinpaint.io.budget import DEFAULT, VARIABLE, check_expansion, parse_bytes
 from flowinpaint.io.images import decode_image
 from flowinpaint.io.matches import read_matches
+from fuzz.encoders import png_chunk as chunk
 
 PATH = Path("picture.any")
 RNG = np.random.default_rng(0)
@@ -42,16 +43,12 @@ def refused(path: Path, data: bytes, match: str) -> None:
     """Assert that reading the file fails at once, without memory for what it announces."""
     path.write_bytes(data)
     read = read_flow if path.suffix in (".npz", ".npy") else read_image
-    memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    memory, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(FileFormatError, match=match):
         read(path)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
     assert 1024 * grown < 4 * len(data) + 2**25
-
-
-def chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def png(width: int, height: int, depth: int, colour: int, extra: bytes = b"") -> bytes:
@@ -115,9 +112,9 @@ def test_a_flow_png_of_1_5_gb_is_refused(tmp_path: Path) -> None:
 
 def test_compressed_notes_in_a_png_are_not_expanded() -> None:
     note = chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(8_000_000), 1))
-    start = time.perf_counter()
+    start = time.process_time()
     assert decode_image(PATH, png(8, 8, 8, 0, note * 100)).shape == (8, 8)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_many_chunks_and_animations_in_a_png_are_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from flowinpaint.errors import FileFormatError, InputError
 from flowinpaint.io.budget import reading
 from flowinpaint.io.image_headers import check_image_file, image_kind, png_layout, size_fault
 from flowinpaint.io.images import decode_image, decode_with_alpha, encode_image
+from fuzz.encoders import png_chunk as chunk
 
 PATH = Path("picture.any")
 PIXELS = np.random.default_rng(0).integers(0, 256, (13, 18, 3), np.uint8)
@@ -29,10 +30,6 @@ def image_fault(data: bytes) -> str | None:
     except FileFormatError as error:
         return str(error).removeprefix("picture.any: ")
     return None
-
-
-def chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def png(width: int, height: int, depth: int, colour: int, idat: bytes, extra: bytes = b"") -> bytes:

@@ -1,7 +1,9 @@
 """The loader of untrusted text: every damaged or hostile file is a FileFormatError with file and place."""
 
 import io
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,29 +45,26 @@ TOML = {
 }
 
 
+def refused(path: Path, data: bytes, message: str, *readers: Callable[[Path], object]) -> None:
+    """Assert that readers name the file and the fault within two seconds of CPU time."""
+    path.write_bytes(data)
+    started = time.process_time()
+    for read in readers:
+        with pytest.raises(FileFormatError, match=rf"{re.escape(path.name)}: .*{message}"):
+            read(path)
+    assert time.process_time() - started < 2
+
+
 @pytest.mark.parametrize("case", JSON)
 def test_damaged_json_is_an_error_with_its_place(tmp_path: Path, case: str) -> None:
-    data, message = JSON[case]
-    path = tmp_path / "a.json"
-    path.write_bytes(data)
-    started = time.perf_counter()
-    with pytest.raises(FileFormatError, match=rf"a\.json: .*{message}"):
-        read_json(path)
-    assert time.perf_counter() - started < 2
+    refused(tmp_path / "a.json", *JSON[case], read_json)
 
 
 @pytest.mark.parametrize("case", TOML)
 def test_damaged_toml_is_an_error_with_its_place(tmp_path: Path, case: str) -> None:
     data, message = TOML[case]
-    path = tmp_path / "a.toml"
-    path.write_bytes(data)
-    started = time.perf_counter()
-    with pytest.raises(FileFormatError, match=rf"a\.toml: .*{message or ''}"):
-        read_config(path)
-    if message:
-        with pytest.raises(FileFormatError, match=rf"a\.toml: .*{message}"):
-            read_toml(path)
-    assert time.perf_counter() - started < 2
+    readers = (read_config, read_toml) if message else (read_config,)  # without: TOML, but no configuration
+    refused(tmp_path / "a.toml", data, message or "", *readers)
 
 
 def test_text_files_that_are_missing_folders_or_loops(tmp_path: Path) -> None:
@@ -110,13 +109,7 @@ MATCHES = {
 
 @pytest.mark.parametrize("case", MATCHES)
 def test_hostile_lists_of_matches_are_refused_in_time(tmp_path: Path, case: str) -> None:
-    data, message = MATCHES[case]
-    path = tmp_path / "m.txt"
-    path.write_bytes(data)
-    started = time.perf_counter()
-    with pytest.raises(FileFormatError, match=message):
-        fi.read_matches(path)
-    assert time.perf_counter() - started < 2
+    refused(tmp_path / "m.txt", *MATCHES[case], fi.read_matches)
 
 
 @pytest.mark.parametrize("separator", [" ", ",", ";", "\t", ", "])
@@ -161,20 +154,20 @@ def test_hostile_colmap_text_is_refused_in_time(tmp_path: Path, case: str) -> No
     images, points, message = COLMAP[case]
     (tmp_path / "images.txt").write_bytes(images)
     (tmp_path / "points3D.txt").write_bytes(points)
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(FileFormatError, match=message):
         read_colmap(tmp_path, "a.jpg")
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
-def test_a_million_tiny_colmap_images_are_listed_in_time(tmp_path: Path) -> None:
+def test_300_000_tiny_colmap_images_are_listed_in_time(tmp_path: Path) -> None:
     count = 300_000
     (tmp_path / "images.bin").write_bytes(count.to_bytes(8, "little") + (bytes(64) + b"a\0" + bytes(8)) * count)
     (tmp_path / "points3D.bin").write_bytes(bytes(8))
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(fi.InputError, match=f"one of the {count} images in .*, such as a, a, a, got 'b'"):
         read_colmap(tmp_path, "b")
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_calibrations_have_plain_numbers_only(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from flowinpaint.io import temporaries as module
 from flowinpaint.io.files import check_output, check_target, write_bytes
 from flowinpaint.io.temporaries import new_temporary, remove_stale, second_name
 from frame_folder import make_sample
-from helpers import run_cli
+from helpers import disk_events, run_cli
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
 NAMES = ("a.flo", "b.pfm", "c.png")
@@ -127,19 +126,7 @@ class TestPublishing:
     def test_durable_files_are_on_the_disk_before_their_names_and_folders_after(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        events: list[str] = []
-        fsync, replace = os.fsync, Path.replace
-
-        def logged_fsync(handle: int) -> None:
-            events.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
-            fsync(handle)
-
-        def logged_replace(self: Path, target: Path) -> Path:
-            events.append("name")
-            return replace(self, target)
-
-        monkeypatch.setattr(os, "fsync", logged_fsync)
-        monkeypatch.setattr(Path, "replace", logged_replace)
+        events = disk_events(monkeypatch)
         with publishing():
             write_all(tmp_path)
         assert events == ["name"] * 3

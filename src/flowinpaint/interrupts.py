@@ -27,7 +27,7 @@ LOST = 0.01
 
 _first: int | None = None
 _hook: Callable[[sys.UnraisableHookArgs], Any] = sys.__unraisablehook__
-"""What `_raise_again` replaced."""
+"""The hook that `_raise_again` calls for all other errors."""
 _lost = False
 _when = 0.0
 

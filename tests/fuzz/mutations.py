@@ -39,10 +39,8 @@ _PLACE = "@hostile@"
 _HOSTILE_ENOUGH = (
     ValueError,
     LookupError,
-    RecursionError,
     EOFError,
     OverflowError,
-    NotImplementedError,
     RuntimeError,
     struct.error,
     zlib.error,

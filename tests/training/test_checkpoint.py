@@ -2,7 +2,6 @@ import errno
 import json
 import os
 import re
-import stat
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from flowinpaint.training.checkpoint import (
     restore,
     write_checkpoint,
 )
+from helpers import disk_events
 from tiny_runs import tiny
 
 pytestmark = pytest.mark.usefixtures("simple_scenes")
@@ -106,19 +106,7 @@ def test_a_full_disk_leaves_the_last_good_one_and_no_rest(tmp_path: Path, monkey
 
 
 def test_the_data_are_on_the_disk_before_the_name_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
-    fsync, replace = os.fsync, Path.replace
-
-    def logged_fsync(handle: int) -> None:
-        events.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
-        fsync(handle)
-
-    def logged_replace(self: Path, target: Path) -> Path:
-        events.append("name")
-        return replace(self, target)
-
-    monkeypatch.setattr(os, "fsync", logged_fsync)
-    monkeypatch.setattr(Path, "replace", logged_replace)
+    events = disk_events(monkeypatch)
     write_checkpoint(tmp_path, example(1))
     assert events == ["file", "name", "folder"]
 
