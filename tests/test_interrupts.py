@@ -138,6 +138,14 @@ def test_an_evaluation_without_a_record_leaves_no_file(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_a_link_in_place_of_the_records_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "records.jsonl").symlink_to(tmp_path / "empty")
+    with pytest.raises(KeyboardInterrupt), open_store(tmp_path / "records.jsonl"):
+        raise KeyboardInterrupt
+    assert (tmp_path / "records.jsonl").is_symlink()
+
+
 def test_sigterm_of_fill_leaves_nothing_and_ends_with_143(tmp_path: Path) -> None:
     """The command is stopped at the moment when all outputs have been written to temporary files."""
     rng = np.random.default_rng(0)

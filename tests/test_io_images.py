@@ -290,3 +290,11 @@ def test_damaged_pictures_decode_or_raise(name: str, draw: st.DataObject) -> Non
         assert decode_image(PATH, bytes(damaged)).ndim in (2, 3)
     except FileFormatError as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("data", "pixels"),
+    [(b"P1 2 1\n0 1", [[255, 0]]), (b"P2 2 1 255\n1 2", [[1, 2]]), (b"P3 1 1 255\n1 2 3", [[[1, 2, 3]]])],
+)
+def test_text_pixels_may_end_without_a_line_break(data: bytes, pixels: list[Any]) -> None:
+    np.testing.assert_array_equal(decode_image(PATH, data), pixels)

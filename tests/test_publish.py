@@ -20,6 +20,7 @@ from flowinpaint.io import atomic_path, new_folder, publishing, real_path
 from flowinpaint.io import temporaries as module
 from flowinpaint.io.files import check_output, check_target, write_bytes
 from flowinpaint.io.temporaries import new_temporary, remove_stale, second_name
+from flowinpaint.text_tables import write_text
 from frame_folder import make_sample
 from helpers import disk_events, run_cli
 
@@ -335,3 +336,8 @@ def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path: Path) -> None
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
     assert contents(tmp_path) == {**dict.fromkeys(NAMES, b"new"), "of-the-child": b""}
+
+
+def test_names_that_are_not_utf_8_are_escaped_in_texts(tmp_path: Path) -> None:
+    write_text(tmp_path / "results.csv", "sample \udcff\n")
+    assert (tmp_path / "results.csv").read_bytes() == b"sample \\udcff\n"

@@ -51,6 +51,6 @@ def wrapped(text: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file atomically, with the line ends of the text."""
+    """Write a UTF-8 file atomically, with the line ends of the text; other bytes of file names are escaped."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")

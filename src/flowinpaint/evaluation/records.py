@@ -192,7 +192,7 @@ def open_store(path: StrPath | None, fresh: bool = False, durable: bool = False)
         try:
             yield RecordStore(file, path, durable)
         except BaseException:
-            if os.fstat(file.fileno()).st_size == 0 and os.name == "posix":
+            if os.fstat(file.fileno()).st_size == 0 and os.name == "posix" and not Path(path).is_symlink():
                 Path(path).unlink(missing_ok=True)
             raise
 

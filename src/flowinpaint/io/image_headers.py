@@ -200,9 +200,9 @@ def _pnm(data: bytes) -> Findings:
     yield top not in (255, 65535) and f"the maximum value of a PNM must be 255 or 65535, got {top}"
     if digit < 4:
         yield size_fault(width, height, match.end() + samples, len(data), longer=True)
-    else:
-        raster = (width + 7) // 8 * height if digit == 4 else samples * (1 if top == 255 else 2)
-        yield size_fault(width, height, match.end() + raster, len(data))
+        return data + b"\n"  # OpenCV wants a space behind the last number
+    raster = (width + 7) // 8 * height if digit == 4 else samples * (1 if top == 255 else 2)
+    yield size_fault(width, height, match.end() + raster, len(data))
     return data
 
 
